@@ -1,0 +1,95 @@
+"""odefit fits differential-equation models to data.
+
+>>> import odefit as of
+>>> problem = of.load("barnes.toml")
+>>> result = of.fit(problem)
+>>> print(result.summary())
+"""
+
+from odefit.api import PointEvaluation, SimulationWarning, evaluate, fit, load, simulate
+from odefit.errors import (
+    CompileError,
+    FitError,
+    LanguageError,
+    ModelError,
+    OdefitError,
+    ProblemError,
+    UnsupportedError,
+)
+from odefit.model import Model
+from odefit.model.functions_for_tracing import (
+    absolute,
+    acos,
+    asin,
+    atan,
+    atan2,
+    ceil,
+    cos,
+    cosh,
+    erf,
+    exp,
+    floor,
+    log,
+    log2,
+    log10,
+    maximum,
+    minimum,
+    sign,
+    sin,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+    where,
+)
+from odefit.problem import Experiment, Measurements, Parameter, Period, Problem, Settings
+from odefit.strategy import FitResult
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CompileError",
+    "Experiment",
+    "FitError",
+    "FitResult",
+    "LanguageError",
+    "Measurements",
+    "Model",
+    "ModelError",
+    "OdefitError",
+    "Parameter",
+    "Period",
+    "PointEvaluation",
+    "Problem",
+    "ProblemError",
+    "Settings",
+    "SimulationWarning",
+    "UnsupportedError",
+    "absolute",
+    "acos",
+    "asin",
+    "atan",
+    "atan2",
+    "ceil",
+    "cos",
+    "cosh",
+    "erf",
+    "evaluate",
+    "exp",
+    "fit",
+    "floor",
+    "load",
+    "log",
+    "log2",
+    "log10",
+    "maximum",
+    "minimum",
+    "sign",
+    "simulate",
+    "sin",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "where",
+]

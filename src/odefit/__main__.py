@@ -1,0 +1,5 @@
+"""``python -m odefit``."""
+
+from odefit.cli import main
+
+main()

@@ -1,0 +1,28 @@
+"""``odefit demo NAME``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from odefit.cli.fit import Json, Method, Out
+from odefit.cli.output import fit_and_report
+from odefit.formats import load_problem
+from odefit.gallery import names, path_of
+
+
+def demo(
+    name: Annotated[str | None, typer.Argument(help="Name of a gallery problem; lists them if left out.")] = None,
+    method: Method = None,
+    json: Json = False,
+    out: Out = None,
+) -> None:
+    """Fit a ready problem from the gallery.
+
+    Example: odefit demo barnes
+    """
+    if name is None:
+        print("\n".join(names()))
+        return
+    fit_and_report(load_problem(path_of(name)), method, json, out)

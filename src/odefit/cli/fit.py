@@ -1,0 +1,28 @@
+"""``odefit fit FILE``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from odefit.cli.output import fit_and_report
+from odefit.formats import load_problem
+
+Method = Annotated[str | None, typer.Option(help="Strategy; the file's own by default.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the summary.")]
+Out = Annotated[Path | None, typer.Option(help="Folder for result.json; made if needed.")]
+
+
+def fit(
+    file: Annotated[Path, typer.Argument(help="Problem file (TOML).")],
+    method: Method = None,
+    json: Json = False,
+    out: Out = None,
+) -> None:
+    """Fit the problem in FILE and print estimates with their uncertainty.
+
+    Example: odefit fit barnes.toml --out results
+    """
+    fit_and_report(load_problem(file), method, json, out)

@@ -1,0 +1,175 @@
+"""Vector functions with derivatives: symbolic in, native out.
+
+A function ``F(t, a_1, ..., a_k)`` is differentiated with respect to some of its arrays, stacked to a
+vector z (states and parameters, say).  Native code is made for
+
+* the value, ``out = F``;
+* the Jacobian ``dF/dz`` on a fixed sparse pattern, rows compressed (CSR), ``out`` = its non-zeros;
+* the second derivative in two directions, ``out_i = sum_jk d2F_i/dz_j dz_k v_j w_k``, made on demand.
+
+Functions with conditions are differentiated forward: there the untaken branch is masked *after* its
+derivative was formed, so its NaN or infinity cannot spread (backward, it would be multiplied by 0).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import casadi as ca
+import numpy as np
+import numpy.typing as npt
+
+from odefit.compile import store
+from odefit.compile.machine import LoadedObject, build_object
+from odefit.compile.tape import assembly, uses_conditions
+
+logger = logging.getLogger("odefit.compile")
+
+
+@dataclass(frozen=True, eq=False)
+class SymbolicFunction:
+    """A vector expression of ``t`` and named arrays, and which arrays it is differentiated by.
+
+    Attributes
+    ----------
+    arrays
+        Name and SX column of each array argument, in the order of the native signature.
+    by
+        Names of the arrays that, stacked, make z.
+    """
+
+    name: str
+    time: Any
+    arrays: tuple[tuple[str, Any], ...]
+    by: tuple[str, ...]
+    out: Any
+
+    @cached_property
+    def value(self) -> Any:
+        """The CasADi function of the values."""
+        return self._function(self.name, self.out)
+
+    @cached_property
+    def _z(self) -> Any:
+        return ca.vertcat(*(array for name, array in self.arrays if name in self.by))
+
+    def _function(self, name: str, out: Any, *extra: Any) -> Any:
+        dense = ca.densify(out) if out.numel() else ca.SX(0, 1)
+        return ca.Function(name, [self.time, *(array for _, array in self.arrays), *extra], [dense])
+
+    def jacobian(self) -> tuple[Any, list[int], list[int]]:
+        """Return the function of the Jacobian's non-zeros by rows, row pointers and columns."""
+        options = {"helper_options": {"enable_reverse": False}} if uses_conditions(self.value) else {}
+        # CasADi stores by columns: the columns of the transpose are our rows.
+        transposed = ca.jacobian(self.out, self._z, options).T
+        pattern = transposed.sparsity()
+        nonzeros = ca.vertcat(*transposed.nonzeros()) if transposed.nnz() else ca.SX(0, 1)
+        return self._function(f"{self.name}_jacobian", nonzeros), list(pattern.colind()), list(pattern.row())
+
+    def second(self) -> Any:
+        """Return the function of the second derivative in two directions."""
+        v = ca.SX.sym("v", self._z.numel())
+        w = ca.SX.sym("w", self._z.numel())
+        # jtimes is forward differentiation
+        along = ca.jtimes(ca.jtimes(self.out, self._z, v), self._z, w)
+        return self._function(f"{self.name}_second", along, v, w)
+
+
+@dataclass(frozen=True, eq=False)
+class NativeFunction:
+    """Addresses and pattern of one function.  The code lives as long as this object.
+
+    Attributes
+    ----------
+    value, jacobian
+        Addresses (see `odefit.native.calls` for the signatures).
+    row_ptr, col
+        CSR pattern of the Jacobian with respect to z; shapes ``(n_out + 1,)`` and ``(n_nonzero,)``.
+    """
+
+    name: str
+    n_out: int
+    n_in: int
+    value: int
+    jacobian: int
+    row_ptr: npt.NDArray[np.int64]
+    col: npt.NDArray[np.uint64]
+    library: FunctionLibrary
+
+    @cached_property
+    def second(self) -> int:
+        """Address of the second directional derivative; compiled on first access."""
+        return self.library.second_order.address(f"{self.name}_second")
+
+
+class FunctionLibrary:
+    """Native code of several symbolic functions, from the cache or freshly compiled.
+
+    Parameters
+    ----------
+    title
+        What the functions belong to, for the log ("model with 2 states and 3 parameters").
+    functions
+        The functions; they share one object file of values and Jacobians, and a second one, made on
+        demand, of second derivatives.
+    """
+
+    def __init__(self, title: str, functions: Sequence[SymbolicFunction]) -> None:
+        self._title = title
+        self._symbolic = tuple(functions)
+        self._serialised = [function.value.serialize() for function in functions]
+        self._layout = [f"{function.name}:{','.join(function.by)}" for function in functions]
+        stored = self._stored("first", self._build_first)
+        self._first = LoadedObject(stored.code)
+        self._facts = stored.facts
+
+    def _stored(self, order: str, build: Any) -> store.StoredObject:
+        name = store.key(order, *self._layout, *self._serialised)
+        stored = store.load(name)
+        if stored is None:
+            logger.info("compiling %s (%s derivatives)", self._title, order)
+            stored = build()
+            store.save(name, stored)
+        return stored
+
+    def _assemble(self, functions: Sequence[Any], extra: tuple[str, ...] = ()) -> bytes:
+        per = len(functions) // max(len(self._symbolic), 1)
+        names = [[*(name for name, _ in f.arrays), *extra] for f in self._symbolic for _ in range(per)]
+        size = sum(function.n_instructions() for function in functions)
+        return build_object(assembly(functions, names), size)
+
+    def _build_first(self) -> store.StoredObject:
+        functions: list[Any] = []
+        facts: dict[str, Any] = {}
+        for symbolic in self._symbolic:
+            jacobian, row_ptr, col = symbolic.jacobian()
+            functions += [symbolic.value, jacobian]
+            facts[symbolic.name] = {"row_ptr": row_ptr, "col": col}
+        return store.StoredObject(self._assemble(functions), facts)
+
+    def _build_second(self) -> store.StoredObject:
+        functions = [symbolic.second() for symbolic in self._symbolic]
+        return store.StoredObject(self._assemble(functions, ("v", "w")), {})
+
+    @cached_property
+    def second_order(self) -> LoadedObject:
+        """The code of the second derivatives."""
+        return LoadedObject(self._stored("second", self._build_second).code)
+
+    def __getitem__(self, name: str) -> NativeFunction:
+        symbolic = next(function for function in self._symbolic if function.name == name)
+        facts = self._facts[name]
+        return NativeFunction(
+            name=name,
+            n_out=symbolic.out.numel(),
+            n_in=symbolic._z.numel(),
+            value=self._first.address(name),
+            jacobian=self._first.address(f"{name}_jacobian"),
+            row_ptr=np.array(facts["row_ptr"], dtype=np.int64),
+            col=np.array(facts["col"], dtype=np.uint64),  # unsigned: numba need not look for negative indices
+            library=self,
+        )

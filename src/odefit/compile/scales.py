@@ -1,0 +1,69 @@
+"""How the solver sees a parameter: theta = s^-1(q) for the natural value q, one scale per parameter.
+
+======  =================================  ====================  ========================
+scale   q(theta)                           dq/dtheta             d2q/dtheta2
+======  =================================  ====================  ========================
+linear  theta                              1                     0
+log     exp(theta)                         q                     q
+log10   10^theta                           q ln 10               q (ln 10)^2
+logit   a + (b - a) z, z = 1/(1+e^-theta)  (b - a) z (1 - z)     (b - a) z (1 - z)(1 - 2z)
+======  =================================  ====================  ========================
+
+The codes are positions in `odefit.problem.SCALES`.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.native.kernel import kernel
+
+LINEAR, LOG, LOG10, LOGIT = range(4)
+_LN10 = math.log(10.0)
+
+
+@kernel
+def _natural(code, theta, lower, upper):
+    """Return q, dq/dtheta, d2q/dtheta2."""
+    if code == 0:
+        return theta, 1.0, 0.0
+    if code == 1:
+        q = math.exp(theta)
+        return q, q, q
+    if code == 2:
+        q = math.exp(_LN10 * theta)
+        return q, q * _LN10, q * _LN10 * _LN10
+    z = 1.0 / (1.0 + math.exp(-theta))
+    slope = (upper - lower) * z * (1.0 - z)
+    return lower + (upper - lower) * z, slope, slope * (1.0 - 2.0 * z)
+
+
+@kernel
+def natural_values(codes, theta, lower, upper, q, dq, d2q):
+    """Fill natural values and their derivatives; all arrays have shape (n_theta,)."""
+    for i in range(theta.size):
+        q[i], dq[i], d2q[i] = _natural(codes[i], theta[i], lower[i], upper[i])
+
+
+def scaled(code: int, value: float, lower: float, upper: float) -> float:
+    """Return theta for a natural value; values that the scale cannot reach map to -inf or inf."""
+    if code == LINEAR:
+        return value
+    if code in (LOG, LOG10):
+        if value <= 0:
+            return -math.inf
+        return math.log(value) if code == LOG else math.log10(value)
+    if value <= lower:
+        return -math.inf
+    return math.inf if value >= upper else math.log((value - lower) / (upper - value))
+
+
+def scaled_array(
+    codes: npt.NDArray[np.int64], values: npt.NDArray[np.float64], lower, upper
+) -> npt.NDArray[np.float64]:
+    """Apply `scaled` elementwise."""
+    rows = zip(codes, values, lower, upper, strict=True)
+    return np.array([scaled(int(code), float(v), float(a), float(b)) for code, v, a, b in rows], dtype=float)

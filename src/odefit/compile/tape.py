@@ -1,0 +1,338 @@
+"""From a CasADi SX function to LLVM assembly.
+
+An SX function is a tape: a list of scalar instructions on registers that are reused.  The walk is
+
+1. read the tape and give every instruction its own value number (static single assignment);
+2. cut it into chunks of at most `CHUNK` instructions.  LLVM's time grows faster than linearly with
+   the length of a function, so each chunk becomes an internal function; values that cross a border
+   go through a work array on the caller's stack, whose slots are reused once dead;
+3. print one line of assembly (or a few) per instruction.
+
+Meanings that differ from C on purpose, so that a failure is never hidden and never invented:
+
+* ``fmin``/``fmax`` propagate NaN (C's ignore it);
+* a *condition* times a value is a selection: where the condition is false the product is 0, whatever
+  the value, NaN and infinity included.  Together with forward differentiation this makes
+  ``if(x > 0, x*log(x), 0)`` and its derivatives finite at x = 0.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import casadi as ca
+
+from odefit.errors import CompileError
+
+CHUNK = 400
+
+_LIBM = {
+    ca.OP_EXP: "exp",
+    ca.OP_LOG: "log",
+    ca.OP_SIN: "sin",
+    ca.OP_COS: "cos",
+    ca.OP_TAN: "tan",
+    ca.OP_ASIN: "asin",
+    ca.OP_ACOS: "acos",
+    ca.OP_ATAN: "atan",
+    ca.OP_SINH: "sinh",
+    ca.OP_COSH: "cosh",
+    ca.OP_TANH: "tanh",
+    ca.OP_ASINH: "asinh",
+    ca.OP_ACOSH: "acosh",
+    ca.OP_ATANH: "atanh",
+    ca.OP_ERF: "erf",
+    ca.OP_LOG1P: "log1p",
+    ca.OP_EXPM1: "expm1",
+    ca.OP_POW: "pow",
+    ca.OP_CONSTPOW: "pow",
+    ca.OP_ATAN2: "atan2",
+    ca.OP_HYPOT: "hypot",
+    ca.OP_FMOD: "fmod",
+}
+_INTRINSIC = {
+    ca.OP_SQRT: "llvm.sqrt.f64",
+    ca.OP_FABS: "llvm.fabs.f64",
+    ca.OP_FLOOR: "llvm.floor.f64",
+    ca.OP_CEIL: "llvm.ceil.f64",
+    ca.OP_FMIN: "llvm.minimum.f64",
+    ca.OP_FMAX: "llvm.maximum.f64",
+    ca.OP_COPYSIGN: "llvm.copysign.f64",
+}
+_ARITHMETIC = {ca.OP_ADD: "fadd", ca.OP_SUB: "fsub", ca.OP_MUL: "fmul", ca.OP_DIV: "fdiv"}
+_COMPARISON = {ca.OP_LT: "olt", ca.OP_LE: "ole", ca.OP_EQ: "oeq", ca.OP_NE: "une"}
+_LOGIC = {ca.OP_AND: "and", ca.OP_OR: "or"}
+_BOOLEAN = frozenset([*_COMPARISON, *_LOGIC, ca.OP_NOT])
+_BINARY_FUNCTIONS = frozenset(
+    [ca.OP_POW, ca.OP_CONSTPOW, ca.OP_ATAN2, ca.OP_HYPOT, ca.OP_FMOD, ca.OP_FMIN, ca.OP_FMAX, ca.OP_COPYSIGN]
+)
+
+
+def literal(value: float) -> str:
+    """Return `value` as an exact LLVM double."""
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+@dataclass(slots=True)
+class _Value:
+    """One instruction of the tape: its operation and the numbers of the values it uses."""
+
+    operation: int
+    operands: tuple[int, ...]
+    constant: float = 0.0
+    place: tuple[int, int] = (0, 0)  # of an input: which array, which element
+    chunk: int = 0
+    slot: int = -1  # in the work array, if a later chunk needs it
+
+
+@dataclass(slots=True)
+class _Tape:
+    values: list[_Value]
+    outputs: list[tuple[int, int, int]]  # element of the output, value, chunk
+    n_chunks: int
+
+
+def n_instructions(function: Any) -> int:
+    """Return the length of the tape of `function`."""
+    return function.n_instructions()
+
+
+def uses_conditions(function: Any) -> bool:
+    """Tell whether the tape holds an operation whose untaken side must not leak into derivatives."""
+    kinds = {ca.OP_IF_ELSE_ZERO, ca.OP_FMIN, ca.OP_FMAX, *_BOOLEAN}
+    return any(function.instruction_id(k) in kinds for k in range(function.n_instructions()))
+
+
+def _read(function: Any) -> _Tape:
+    """Read the tape of `function` into values, numbered in order of computation."""
+    values: list[_Value] = []
+    outputs: list[tuple[int, int, int]] = []
+    register: dict[int, int] = {}
+    counted = 0
+    for k in range(function.n_instructions()):
+        operation = function.instruction_id(k)
+        inputs = function.instruction_input(k)
+        chunk = counted // CHUNK
+        if operation == ca.OP_OUTPUT:
+            outputs.append((function.instruction_output(k)[1], register[inputs[0]], chunk))
+            counted += 1
+            continue
+        if operation == ca.OP_CONST:
+            value = _Value(operation, (), constant=function.instruction_constant(k))
+        elif operation == ca.OP_INPUT:
+            value = _Value(operation, (), place=(inputs[0], inputs[1]))
+        else:
+            value = _Value(operation, tuple(register[i] for i in inputs))
+            counted += 1
+        value.chunk = chunk
+        register[function.instruction_output(k)[0]] = len(values)
+        values.append(value)
+    return _Tape(values, outputs, counted // CHUNK + 1)
+
+
+def _assign_slots(tape: _Tape) -> int:
+    """Give every value that crosses a chunk border a slot of the work array; return its size."""
+    last_chunk: dict[int, int] = {}
+    for value in tape.values:
+        for operand in value.operands:
+            last_chunk[operand] = max(last_chunk.get(operand, -1), value.chunk)
+    for _, number, chunk in tape.outputs:
+        last_chunk[number] = max(last_chunk.get(number, -1), chunk)
+    dying: dict[int, list[int]] = {}
+    free: list[int] = []
+    size = 0
+    current = 0
+    for number, value in enumerate(tape.values):
+        while current < value.chunk:  # slots last read in an earlier chunk may be written again
+            free.extend(dying.pop(current, ()))
+            current += 1
+        if value.operation in (ca.OP_CONST, ca.OP_INPUT) or last_chunk.get(number, -1) <= value.chunk:
+            continue
+        if not free:
+            free.append(size)
+            size += 1
+        value.slot = free.pop()
+        dying.setdefault(last_chunk[number], []).append(value.slot)
+    return size
+
+
+@dataclass
+class _Writer:
+    """Prints the chunks of one function."""
+
+    name: str
+    array_names: Sequence[str]
+    tape: _Tape
+    work_size: int
+    external: set[str]
+    lines: list[str] = field(default_factory=list)
+    known: dict[int, str] = field(default_factory=dict)  # values present in the chunk being printed
+    flags: dict[int, str] = field(default_factory=dict)  # the same, as i1 (conditions only)
+    counter: int = 0
+
+    def fresh(self) -> str:
+        self.counter += 1
+        return f"%v{self.counter}"
+
+    def emit(self, text: str) -> str:
+        name = self.fresh()
+        self.lines.append(f"  {name} = {text}")
+        return name
+
+    def number(self, k: int) -> str:
+        """Return value `k` as a double in the current chunk, loading it if needed."""
+        if k in self.known:
+            return self.known[k]
+        value = self.tape.values[k]
+        if value.operation == ca.OP_CONST:
+            result = literal(value.constant)
+        elif value.operation == ca.OP_INPUT:
+            result = self.load_input(*value.place)
+        elif k in self.flags:
+            result = self.emit(f"uitofp i1 {self.flags[k]} to double")
+        else:
+            address = self.emit(f"getelementptr double, ptr %work, i64 {value.slot}")
+            result = self.emit(f"load double, ptr {address}")
+        self.known[k] = result
+        return result
+
+    def load_input(self, array: int, element: int) -> str:
+        if array == 0:
+            return "%t"
+        pointer = f"%{self.array_names[array - 1]}"
+        if element:
+            pointer = self.emit(f"getelementptr double, ptr {pointer}, i64 {element}")
+        return self.emit(f"load double, ptr {pointer}")
+
+    def flag(self, k: int) -> str:
+        """Return value `k` as a condition (i1): different from zero."""
+        if k not in self.flags:
+            self.flags[k] = self.emit(f"fcmp une double {self.number(k)}, {literal(0.0)}")
+        return self.flags[k]
+
+    def is_condition(self, k: int) -> bool:
+        return self.tape.values[k].operation in _BOOLEAN
+
+    def call(self, function: str, operands: Sequence[int]) -> str:
+        self.external.add(f"{function}/{len(operands)}")
+        arguments = ", ".join(f"double {self.number(k)}" for k in operands)
+        return self.emit(f"call double @{function}({arguments})")
+
+    def select(self, condition: int, value: int) -> str:
+        return self.emit(f"select i1 {self.flag(condition)}, double {self.number(value)}, double {literal(0.0)}")
+
+    def compute(self, k: int) -> None:
+        """Print the instruction that makes value `k`."""
+        value = self.tape.values[k]
+        operation, operands = value.operation, value.operands
+        if operation in _BOOLEAN:
+            self.flags[k] = self.condition(operation, operands)
+        elif operation == ca.OP_MUL and self.is_condition(operands[0]):
+            self.known[k] = self.select(operands[0], operands[1])
+        elif operation == ca.OP_MUL and self.is_condition(operands[1]):
+            self.known[k] = self.select(operands[1], operands[0])
+        elif operation in _ARITHMETIC:
+            a, b = (self.number(i) for i in operands)
+            self.known[k] = self.emit(f"{_ARITHMETIC[operation]} double {a}, {b}")
+        elif operation in _LIBM or operation in _INTRINSIC:
+            name = _LIBM.get(operation) or _INTRINSIC[operation]
+            self.known[k] = self.call(name, operands[: 2 if operation in _BINARY_FUNCTIONS else 1])
+        elif operation in _SPECIAL:
+            self.known[k] = _SPECIAL[operation](self, operands)
+        else:
+            raise CompileError(f"the model uses an operation that has no native form (CasADi operation {operation})")
+        if value.slot >= 0:
+            address = self.emit(f"getelementptr double, ptr %work, i64 {value.slot}")
+            self.lines.append(f"  store double {self.number(k)}, ptr {address}")
+
+    def condition(self, operation: int, operands: Sequence[int]) -> str:
+        if operation in _COMPARISON:
+            a, b = (self.number(i) for i in operands)
+            return self.emit(f"fcmp {_COMPARISON[operation]} double {a}, {b}")
+        if operation == ca.OP_NOT:
+            return self.emit(f"xor i1 {self.flag(operands[0])}, true")
+        return self.emit(f"{_LOGIC[operation]} i1 {self.flag(operands[0])}, {self.flag(operands[1])}")
+
+    def sign(self, k: int) -> str:
+        """Print sign(x): -1, 0, 1, and NaN for NaN."""
+        x = self.number(k)
+        above = self.emit(f"fcmp ogt double {x}, {literal(0.0)}")
+        below = self.emit(f"fcmp olt double {x}, {literal(0.0)}")
+        inner = self.emit(f"select i1 {below}, double {literal(-1.0)}, double {x}")  # 0, -0 and NaN stay
+        return self.emit(f"select i1 {above}, double {literal(1.0)}, double {inner}")
+
+    def write(self) -> str:
+        """Print all chunks and the entry point."""
+        arguments = ", ".join(f"ptr noalias readonly %{name}" for name in self.array_names)
+        signature = f"double %t, {arguments}, ptr noalias %out"
+        passed = ", ".join(["double %t", *(f"ptr %{name}" for name in self.array_names), "ptr %out"])
+        chunked = self.tape.n_chunks > 1
+        by_chunk: list[list[int]] = [[] for _ in range(self.tape.n_chunks)]
+        for k, value in enumerate(self.tape.values):
+            if value.operation not in (ca.OP_CONST, ca.OP_INPUT):
+                by_chunk[value.chunk].append(k)
+        outputs: list[list[tuple[int, int]]] = [[] for _ in range(self.tape.n_chunks)]
+        for element, number, chunk in self.tape.outputs:
+            outputs[chunk].append((element, number))
+        for chunk in range(self.tape.n_chunks):
+            self.known, self.flags, self.counter = {}, {}, 0
+            if chunked:
+                self.lines.append(
+                    f"define internal void @{self.name}_{chunk}({signature}, ptr noalias %work) noinline nounwind {{"
+                )
+            else:
+                self.lines.append(f"define void @{self.name}({signature}) nounwind {{")
+            for k in by_chunk[chunk]:
+                self.compute(k)
+            for element, number in outputs[chunk]:
+                result = self.number(number)
+                address = self.emit(f"getelementptr double, ptr %out, i64 {element}")
+                self.lines.append(f"  store double {result}, ptr {address}")
+            self.lines.append("  ret void\n}")
+        if chunked:
+            self.lines.append(f"define void @{self.name}({signature}) nounwind {{")
+            self.lines.append(f"  %work = alloca double, i64 {max(self.work_size, 1)}")
+            self.lines.extend(
+                f"  call void @{self.name}_{chunk}({passed}, ptr %work)" for chunk in range(self.tape.n_chunks)
+            )
+            self.lines.append("  ret void\n}")
+        return "\n".join(self.lines)
+
+
+_SPECIAL: dict[int, Callable[[_Writer, Sequence[int]], str]] = {
+    ca.OP_NEG: lambda w, o: w.emit(f"fneg double {w.number(o[0])}"),
+    ca.OP_SQ: lambda w, o: w.emit(f"fmul double {w.number(o[0])}, {w.number(o[0])}"),
+    ca.OP_TWICE: lambda w, o: w.emit(f"fadd double {w.number(o[0])}, {w.number(o[0])}"),
+    ca.OP_INV: lambda w, o: w.emit(f"fdiv double {literal(1.0)}, {w.number(o[0])}"),
+    ca.OP_ASSIGN: lambda w, o: w.number(o[0]),
+    ca.OP_SIGN: lambda w, o: w.sign(o[0]),
+    ca.OP_IF_ELSE_ZERO: lambda w, o: w.select(o[0], o[1]),
+}
+
+
+def assembly(functions: Sequence[Any], array_names: Sequence[Sequence[str]]) -> str:
+    """Translate SX functions into one LLVM module.
+
+    Parameters
+    ----------
+    functions
+        CasADi functions with inputs ``(t, a_1, ..., a_k)`` and one dense vector output; each becomes
+        ``void name(double t, double* a_1, ..., double* a_k, double* out)``.
+    array_names
+        Names of ``a_1 ... a_k`` for each function.
+    """
+    external: set[str] = set()
+    bodies = []
+    for function, names in zip(functions, array_names, strict=True):
+        tape = _read(function)
+        work_size = _assign_slots(tape)
+        bodies.append(_Writer(function.name(), names, tape, work_size, external).write())
+    declarations = []
+    for entry in sorted(external):
+        name, arity = entry.rsplit("/", 1)
+        attributes = "" if name.startswith("llvm.") else " nounwind willreturn memory(none)"
+        declarations.append(f"declare double @{name}({', '.join(['double'] * int(arity))}){attributes}")
+    return "\n".join([*declarations, *bodies]) + "\n"

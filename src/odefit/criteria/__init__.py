@@ -1,0 +1,1 @@
+"""What is minimised: from model values and data to residuals."""

@@ -1,0 +1,40 @@
+"""Weighted least squares: half the sum of squares of ``sqrt(w_i) (g_i - d_i)``.
+
+``w_i`` is ``1/sigma_i^2`` where a standard deviation is given (absolute), the weight where one is given
+(relative: a common factor is estimated), 1 otherwise.  Values that are missing or have weight 0 take
+no part.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.errors import ProblemError
+from odefit.native.kernel import kernel
+from odefit.problem import Measurements
+
+
+@kernel
+def _residual(value, datum, root_weight):
+    """Return the residual of one measurement; its derivative by the model value is `root_weight`."""
+    return root_weight * (value - datum)
+
+
+def root_weights(data: Measurements) -> npt.NDArray[np.float64]:
+    """Return ``sqrt(w)`` of each measurement, 0 for those that take no part."""
+    given = np.isfinite(data.sigma)
+    used = np.isfinite(data.value) & (data.weight != 0)
+    if given[used].any() and not given[used].all():
+        raise ProblemError(
+            "some measurements have a sigma and others have none; give all of them one, or none "
+            "(then a common one is estimated)."
+        )
+    weight = np.where(np.isfinite(data.weight), data.weight, 1.0)
+    root = np.where(given, 1.0 / np.where(given, data.sigma, 1.0), np.sqrt(weight))
+    return np.where(used, root, 0.0)
+
+
+def has_absolute_sigma(data: Measurements) -> bool:
+    """Tell whether the standard deviations are known, so that the covariance is not rescaled."""
+    return bool(np.isfinite(data.sigma).any())

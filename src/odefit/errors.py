@@ -1,0 +1,68 @@
+"""The one family of exceptions that leaves odefit.
+
+Inside the package a numerical failure is a *value* (a status with time, place and cause); an
+exception is raised only at the door, where a person has to change something.  Every message names
+the thing, says what was required, what came, and what to do.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class OdefitError(Exception):
+    """Root of every error that odefit raises on purpose."""
+
+
+class ModelError(OdefitError):
+    """The model is wrong: equations, names, initial values, tracing of a Python function."""
+
+
+class LanguageError(ModelError):
+    """Equation text that cannot be read, with its place.
+
+    Attributes
+    ----------
+    line, column
+        One-based place of the caret in the text that was given.
+    """
+
+    def __init__(self, message: str, *, text: str = "", line: int = 0, column: int = 0) -> None:
+        self.line = line
+        self.column = column
+        super().__init__(message if not line else f"line {line}: {message}\n{caret(text, line, column)}")
+
+
+class ProblemError(OdefitError):
+    """Parameters, experiments or data contradict the model or each other."""
+
+
+class UnsupportedError(OdefitError):
+    """A construct of the language that this version does not offer yet."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"not supported yet: {what}")
+
+
+class CompileError(OdefitError):
+    """Native code could not be made or loaded."""
+
+
+class FitError(OdefitError):
+    """A fit or simulation that cannot even begin (the model has no finite value at the start)."""
+
+
+def caret(text: str, line: int, column: int) -> str:
+    """Show line `line` of `text` (both one-based) with a caret under `column`."""
+    lines = text.splitlines()
+    if not 1 <= line <= len(lines):
+        return ""
+    shown = lines[line - 1].replace("\t", " ")
+    return f"    {shown}\n    {' ' * (max(column, 1) - 1)}^"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return `'; did you mean "x"?'` for the known name closest to `name`, or an empty string."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)
+    return f"; did you mean '{matches[0]}'?" if matches else ""

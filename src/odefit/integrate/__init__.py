@@ -1,0 +1,29 @@
+"""Initial value problems: one method a file, one contract (`Integrator`)."""
+
+from odefit.errors import ProblemError, nearest
+from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Trajectory, segment_ends
+from odefit.integrate.dopri5 import Dopri5
+
+METHODS: dict[str, Integrator] = {method.name: method for method in (Dopri5(),)}
+"""Integrators by the name that problem files use."""
+
+
+def integrator(name: str) -> Integrator:
+    """Return the integrator `name`."""
+    if name not in METHODS:
+        raise ProblemError(f"there is no integrator '{name}'{nearest(name, METHODS)} There are: {', '.join(METHODS)}.")
+    return METHODS[name]
+
+
+__all__ = [
+    "METHODS",
+    "Counters",
+    "Dopri5",
+    "Integrator",
+    "Run",
+    "Status",
+    "StepGrid",
+    "Trajectory",
+    "integrator",
+    "segment_ends",
+]

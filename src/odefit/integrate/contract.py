@@ -1,0 +1,198 @@
+"""What an integrator is given and what it returns; the whole contract, stated once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.compile import CompiledModel
+from odefit.native.stop import StopFlag
+
+Array = npt.NDArray[np.float64]
+
+
+class Status(IntEnum):
+    """How an integration ended.  The numbers are what kernels return."""
+
+    OK = 0
+    NONFINITE_START = 1
+    NONFINITE = 2
+    STEP_UNDERFLOW = 3
+    TOO_MANY_STEPS = 4
+    STOPPED = 5
+    NONFINITE_DERIVATIVE = 6
+
+    @property
+    def sentence(self) -> str:
+        """What happened and what to do, with ``{t}`` and ``{cause}`` to be filled in."""
+        return _SENTENCES[self]
+
+
+_SENTENCES = {
+    Status.OK: "the integration succeeded",
+    Status.NONFINITE_START: (
+        "the derivative of '{cause}' is not a finite number at the start, t = {t}; "
+        "check the start values and the initial state"
+    ),
+    Status.NONFINITE: (
+        "the solution could not be continued beyond t = {t}: the equation of '{cause}' gave a value that is not "
+        "a finite number however small the step"
+    ),
+    Status.STEP_UNDERFLOW: (
+        "the solution could not be continued beyond t = {t}: '{cause}' changes so fast that the step size fell "
+        "below rounding (a pole or a jump?)"
+    ),
+    Status.TOO_MANY_STEPS: (
+        "the limit on the number of steps was reached at t = {t}, where '{cause}' forces small steps; "
+        "raise max_steps, or the model may be stiff"
+    ),
+    Status.STOPPED: "the integration was stopped at t = {t}",
+    Status.NONFINITE_DERIVATIVE: (
+        "a derivative of '{cause}' with respect to a parameter is not a finite number at t = {t}; "
+        "look for sqrt, log or a power at the edge of their domain"
+    ),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """One initial value problem with the directions in which it is differentiated.
+
+    Attributes
+    ----------
+    t0, y0, p, u
+        Start time, initial state (n,), parameters (n_p,), inputs.
+    times
+        Where the solution is wanted: sorted, distinct, none before `t0`; shape (m,).
+    ends
+        Ends of the segments, sorted, the last one ``times[-1]``: no step crosses one, integration
+        restarts there.  Empty if nothing lies behind `t0`.  (`segment_ends` makes it.)
+    dy0, dp
+        First-order seeds (n, q) and (n_p, q): derivatives of y0 and p in q directions.
+    d2y0, d2p
+        Second-order seeds (n, q (q + 1)/2) and (n_p, q (q + 1)/2), pairs a <= b of directions.
+    """
+
+    t0: float
+    y0: Array
+    p: Array
+    u: Array
+    times: Array
+    ends: Array
+    dy0: Array
+    dp: Array
+    d2y0: Array
+    d2p: Array
+
+
+def segment_ends(t0: float, times: Array, stops: Array | None = None) -> Array:
+    """Return the ends of the segments of a run to ``times[-1]`` that restarts at `stops`."""
+    if not times.size or times[-1] <= t0:
+        return np.empty(0)
+    end = times[-1:]
+    if stops is None or not stops.size:
+        return end.copy()
+    return np.concatenate([stops[(stops > t0) & (stops < end[0])], end])
+
+
+@dataclass(frozen=True, eq=False)
+class StepGrid:
+    """The steps of a solution; replaying them gives the same discrete map again.
+
+    Attributes
+    ----------
+    method
+        The integrator that made it; another one refuses it.
+    steps
+        Step sizes h of all segments, one after the other.
+    counts
+        Number of steps in each segment; a segment ends at a stop or at the end.
+    """
+
+    method: str
+    steps: Array
+    counts: npt.NDArray[np.int64]
+
+    @property
+    def segments(self) -> tuple[Array, ...]:
+        """The step sizes, segment by segment."""
+        return tuple(np.split(self.steps, np.cumsum(self.counts)[:-1]))
+
+
+class Counters(NamedTuple):
+    """What an integration cost."""
+
+    steps: int
+    rejected: int
+    rhs: int
+    jacobian: int
+    second: int
+
+
+@dataclass(frozen=True, eq=False)
+class Trajectory:
+    """The solution at the times asked for.
+
+    Attributes
+    ----------
+    status, t_end, cause
+        How it ended, where, and which state was to blame (-1: none).
+    y, S, S2
+        States (m, n), sensitivities (m, n, q), second-order ones (m, n, q (q + 1)/2).  Times that were not
+        reached hold NaN, never zero.
+    grid
+        The steps taken (of a failed integration: up to the failure).
+    error_ratio
+        Largest estimated local error over the tolerance, over all steps: at most 1 where the steps
+        were chosen, anything where they were replayed.
+    derivatives
+        "discrete": S is the derivative of y as computed on this grid, to rounding; "variational": it
+        solves the variational equations to tolerance.
+    """
+
+    status: Status
+    t_end: float
+    cause: int
+    y: Array
+    S: Array
+    S2: Array
+    grid: StepGrid
+    error_ratio: float
+    derivatives: str
+    counters: Counters
+
+    def sentence(self, model: CompiledModel) -> str:
+        """Say in words how the integration ended."""
+        cause = model.states[self.cause] if 0 <= self.cause < len(model.states) else "the model"
+        return self.status.sentence.format(t=f"{self.t_end:.6g}", cause=cause)
+
+
+class Integrator(Protocol):
+    """A method for initial value problems.  Instances hold no state and may be shared by threads."""
+
+    name: str
+
+    def solve(
+        self,
+        model: CompiledModel,
+        run: Run,
+        *,
+        grid: StepGrid | None = None,
+        rtol: float,
+        atol: float,
+        order: int = 0,
+        max_steps: int = 100_000,
+        stop: StopFlag | None = None,
+    ) -> Trajectory:
+        """Solve `run` with derivatives up to `order` (0, 1 or 2).
+
+        Without `grid` steps are chosen so that the estimated local error is below
+        ``atol + rtol |y|`` in the root mean square over the states; with `grid` exactly those steps
+        are taken again and the error is only estimated.  Numerical failure is a status, never an
+        exception; work is bounded by `max_steps` attempted steps.
+        """
+        ...

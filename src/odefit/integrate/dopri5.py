@@ -1,0 +1,479 @@
+"""Dormand-Prince 5(4) with first- and second-order sensitivities on the steps of the states.
+
+With z = (y, p) the directions solve the variational equations
+
+    S_a'  = f_z z_a,                         z_a  = (S_a, dp_a)
+    S_ab' = f_z z_ab + D2f[z_a, z_b],        z_ab = (S_ab, d2p_ab)
+
+and every stage of the Runge-Kutta method is differentiated exactly: the stages of S are those of the
+same method applied to the variational equations, at the stage states.  So S is the derivative of the
+*discrete* solution on a fixed step sequence, to rounding, in first and second order; the continuous
+extension is linear in the stages and keeps this.  Step control looks at the states alone, and the
+sensitivities of a step are computed only once it is accepted.
+
+Step-size control is the PI controller of Hairer's DOPRI5 (beta = 0.04), the first step size is found
+by his algorithm HINIT.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from odefit.compile import CompiledModel
+from odefit.errors import OdefitError
+from odefit.integrate.contract import Counters, Run, Status, StepGrid, Trajectory
+from odefit.integrate.tableau import A, B, C, D, E
+from odefit.native.calls import call_model, call_second
+from odefit.native.kernel import kernel
+from odefit.native.stop import StopFlag
+
+_OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _NONFINITE_DERIVATIVE = (int(s) for s in Status)
+_SAFETY, _BETA, _SHRINK_MOST, _GROW_MOST = 0.9, 0.04, 0.2, 10.0
+_EXPONENT = 0.2 - 0.75 * _BETA
+_SMALLEST_RATIO = 1e-4  # of error to tolerance, that step control distinguishes
+_LOG_SMALLEST_RATIO = math.log(_SMALLEST_RATIO)
+_TINY = 4.0 * float(np.finfo(float).eps)
+# places in the vector of results that the kernel fills
+_T, _RATIO, _CAUSE, _STEPS, _REJECTED, _RHS, _JACOBIAN, _SECOND = range(8)
+
+
+@kernel
+def _stage(s, y, h, k, n, out, row):
+    """Set ``out[row, :n] = y + h sum_j A[s, j] k_j``, written out so that each is one pass over memory.
+
+    Everywhere in this module `y` has one row, so that states and directions share these helpers.
+    """
+    if s == 1:
+        for i in range(n):
+            out[row, i] = y[0, i] + h * (A[1, 0] * k[0, i])
+    elif s == 2:
+        for i in range(n):
+            out[row, i] = y[0, i] + h * (A[2, 0] * k[0, i] + A[2, 1] * k[1, i])
+    elif s == 3:
+        for i in range(n):
+            out[row, i] = y[0, i] + h * (A[3, 0] * k[0, i] + A[3, 1] * k[1, i] + A[3, 2] * k[2, i])
+    elif s == 4:
+        for i in range(n):
+            out[row, i] = y[0, i] + h * (A[4, 0] * k[0, i] + A[4, 1] * k[1, i] + A[4, 2] * k[2, i] + A[4, 3] * k[3, i])
+    elif s == 5:
+        for i in range(n):
+            out[row, i] = y[0, i] + h * (
+                A[5, 0] * k[0, i] + A[5, 1] * k[1, i] + A[5, 2] * k[2, i] + A[5, 3] * k[3, i] + A[5, 4] * k[4, i]
+            )
+    else:
+        for i in range(n):
+            out[row, i] = y[0, i] + h * (
+                A[6, 0] * k[0, i] + A[6, 2] * k[2, i] + A[6, 3] * k[3, i] + A[6, 4] * k[4, i] + A[6, 5] * k[5, i]
+            )
+
+
+@kernel
+def _interpolation_weights(x, w):
+    """Fill the weights of the stages at the fraction `x` of a step."""
+    r = 1.0 - x
+    for i in range(7):
+        first = 1.0 if i == 0 else 0.0
+        last = 1.0 if i == 6 else 0.0
+        w[i] = x * (B[i] + r * ((first - B[i]) + x * ((2.0 * B[i] - first - last) + r * D[i])))
+
+
+@kernel
+def _interpolate(y, h, k, n, w, out, row):
+    for i in range(n):
+        out[row, i] = y[0, i] + h * (
+            w[0] * k[0, i] + w[2] * k[2, i] + w[3] * k[3, i] + w[4] * k[4, i] + w[5] * k[5, i] + w[6] * k[6, i]
+        )
+
+
+@kernel
+def _error(y, states, h, k, n, rtol, atol):
+    """Return the largest error over tolerance (inf if one is not finite), and the state it belongs to.
+
+    The maximum, not the mean: in a large model a mean lets single states miss the tolerance by far.
+    """
+    ratio = -1.0
+    cause = 0
+    for i in range(n):
+        e = E[0] * k[0, i] + E[2] * k[2, i] + E[3] * k[3, i] + E[4] * k[4, i] + E[5] * k[5, i] + E[6] * k[6, i]
+        part = abs(h * e / (atol + rtol * max(abs(y[0, i]), abs(states[6, i]))))
+        if math.isnan(part):
+            return np.inf, i
+        if part > ratio:
+            ratio = part
+            cause = i
+    return ratio, cause
+
+
+@kernel
+def _first_nonfinite(values, row, n):
+    """Return the index of the first non-finite entry of ``values[row, :n]``, or -1."""
+    for i in range(n):
+        if not math.isfinite(values[row, i]):
+            return i
+    return -1
+
+
+@kernel
+def _scaled_norm(values, row, y, n, rtol, atol):
+    total = 0.0
+    for i in range(n):
+        part = values[row, i] / (atol + rtol * abs(y[0, i]))
+        total += part * part
+    return math.sqrt(total / n)
+
+
+@kernel
+def _initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, states):
+    """Guess the first step size (Hairer, Norsett and Wanner I, II.4); ``f(t, y)`` stands in ``k[0]``."""
+    d0 = _scaled_norm(y, 0, y, n, rtol, atol)
+    d1 = _scaled_norm(k, 0, y, n, rtol, atol)
+    h0 = 1e-6 if d0 < 1e-10 or d1 < 1e-10 else 0.01 * d0 / d1
+    h0 = min(h0, t_end - t)
+    d2 = np.inf
+    for _ in range(20):
+        for i in range(n):
+            states[1, i] = y[0, i] + h0 * k[0, i]
+        call_model(rhs, t + h0, states, n, p, u, k, n)
+        for i in range(n):
+            states[2, i] = k[1, i] - k[0, i]
+        d2 = _scaled_norm(states, 2, y, n, rtol, atol) / h0
+        if math.isfinite(d2):
+            break
+        h0 *= 0.1
+    steepest = max(d1, d2)
+    h1 = max(1e-6, h0 * 1e-3) if steepest <= 1e-15 else (0.01 / steepest) ** 0.2
+    h = min(100.0 * h0, h1, t_end - t)
+    return h if h > 0.0 and math.isfinite(h) else (t_end - t) * 1e-6
+
+
+@kernel
+def _times_directions(row_ptr, col, values, z, n, out, s):
+    """Set ``out[s] = f_z z`` for the CSR Jacobian; `z` is (n + n_p, blocks, 4), `out` (7, n, blocks, 4)."""
+    for i in range(n):
+        for b in range(z.shape[1]):
+            sum0, sum1, sum2, sum3 = 0.0, 0.0, 0.0, 0.0
+            for e in range(row_ptr[i], row_ptr[i + 1]):
+                v = values[e]
+                j = col[e]
+                sum0 += v * z[j, b, 0]
+                sum1 += v * z[j, b, 1]
+                sum2 += v * z[j, b, 2]
+                sum3 += v * z[j, b, 3]
+            out[s, i, b, 0] = sum0
+            out[s, i, b, 1] = sum1
+            out[s, i, b, 2] = sum2
+            out[s, i, b, 3] = sum3
+
+
+@kernel
+def _add_second(second, t, states, at, p, u, z, n, q, v, w, d2, out, s):
+    """Add ``D2f[z_a, z_b]`` for all pairs a <= b of directions to ``out[s]``."""
+    pair = 0
+    for a in range(q):
+        for j in range(v.size):
+            v[j] = z[j, a // 4, a % 4]
+        for b in range(a, q):
+            for j in range(w.size):
+                w[j] = z[j, b // 4, b % 4]
+            call_second(second, t, states, at, p, u, v, w, d2, 0)
+            for i in range(n):
+                out[s, i, pair // 4, pair % 4] += d2[i]
+            pair += 1
+
+
+@kernel
+def _stack(s, seeds, n, n_p, q):
+    """Return the directions (n + n_p, blocks, 4): sensitivities above the seeds of p, padded with zeros.
+
+    Blocks of four columns are what the machine multiplies at once.
+    """
+    z = np.empty((n + n_p, (q + 3) // 4, 4))
+    for c in range(4 * z.shape[1]):
+        for i in range(n):
+            z[i, c // 4, c % 4] = s[i, c] if c < q else 0.0
+        for i in range(n_p):
+            z[n + i, c // 4, c % 4] = seeds[i, c] if c < q else 0.0
+    return z
+
+
+@kernel
+def _interpolate_directions(z, h, k, n, q, w, out, row):
+    for i in range(n):
+        for c in range(q):
+            b, r = c // 4, c % 4
+            out[row, i, c] = z[i, b, r] + h * (
+                w[0] * k[0, i, b, r] + w[2] * k[2, i, b, r] + w[3] * k[3, i, b, r]
+                + w[4] * k[4, i, b, r] + w[5] * k[5, i, b, r] + w[6] * k[6, i, b, r]
+            )  # fmt: skip
+
+
+@kernel
+def _write_start(z, n, q, out):
+    for i in range(n):
+        for c in range(q):
+            out[0, i, c] = z[i, c // 4, c % 4]
+
+
+@kernel
+def _fill_nan(out, first):
+    for row in range(first, out.shape[0]):
+        for i in range(out.shape[1]):
+            out[row, i] = np.nan
+
+
+@kernel
+def _append(array, n_used, value):
+    """Put `value` behind the `n_used` entries of `array`; return the array, longer if it was full."""
+    if n_used == array.size:
+        longer = np.empty(2 * array.size)
+        for i in range(n_used):
+            longer[i] = array[i]
+        array = longer
+    array[n_used] = value
+    return array
+
+
+@kernel
+def _shift(current, new, row, k, n):
+    """Begin the next step: the new values become the current ones, the last stage the first."""
+    for i in range(n):
+        current[0, i] = new[row, i]
+        k[0, i] = k[6, i]
+
+
+@kernel
+def dopri5_solve(
+    functions, row_ptr, col, t0, ends, y0, p, u, dy0, dp, d2y0, d2p, times, y_out, s1_out, s2_out,
+    steps, counts, replay, rtol, atol, max_steps, order, stop, info,
+):  # fmt: skip
+    """Integrate from `t0` through all segments.
+
+    Parameters
+    ----------
+    functions, row_ptr, col
+        Addresses of f, of its Jacobian by (y, p) and of its second derivative; the CSR pattern.
+    ends
+        Ends of the segments; no step crosses one.
+    y0, dy0, d2y0, p, dp, d2p, u
+        Initial state, parameters, inputs, and seeds (see `Run`).
+    times, y_out, s1_out, s2_out
+        Output times, and where to write: a row per time, (m,), (m, n), (m, n, q), (m, n, pairs).
+    steps, counts, replay
+        With `replay` the steps to take again, and how many in each segment; otherwise `counts` is filled.
+    info
+        Filled with end time, error ratio, counters, cause (see the constants above).
+
+    Returns
+    -------
+    status, steps
+        Status code and the steps taken.
+    """
+    n, n_p = y0.size, p.size
+    q = dy0.shape[1] if order >= 1 else 0
+    m = d2y0.shape[1] if order == 2 else 0
+    rhs, jacobian, second = functions
+    y = np.empty((1, n))
+    k = np.empty((7, n))
+    states = np.empty((7, n))  # of the stages; the last one is the new state
+    weights = np.empty(7)
+    # directions: z1, z2 at a stage, c1, c2 at the beginning of the step; the flat names are the same memory
+    z1, z2 = _stack(dy0, dp, n, n_p, q), _stack(d2y0, d2p, n, n_p, m)
+    n1, n2 = n * 4 * z1.shape[1], n * 4 * z2.shape[1]
+    c1, c2 = np.empty((n, z1.shape[1], 4)), np.empty((n, z2.shape[1], 4))
+    k1, k2 = np.empty((7, n, z1.shape[1], 4)), np.empty((7, n, z2.shape[1], 4))
+    z1_flat, z2_flat = z1.reshape(1, z1.size), z2.reshape(1, z2.size)
+    c1_flat, c2_flat = c1.reshape(1, n1), c2.reshape(1, n2)
+    for i in range(n1):
+        c1_flat[0, i] = z1_flat[0, i]
+    for i in range(n2):
+        c2_flat[0, i] = z2_flat[0, i]
+    k1_flat, k2_flat = k1.reshape(7, n1), k2.reshape(7, n2)
+    nonzeros = np.empty(col.size if q else 0)
+    v, w, d2 = np.empty(n + n_p if m else 0), np.empty(n + n_p if m else 0), np.empty(n if m else 0)
+
+    status, cause, worst = _OK, -1, -1
+    t, h = t0, 0.0
+    ratio_most, log_old_ratio, factor = 0.0, 0.0, 1.0
+    rejected, attempts, n_taken, n_rhs, n_jac = 0, 0, 0, 0, 0
+    taken = np.empty(steps.size if replay else 64)
+
+    for i in range(n):
+        y[0, i] = y0[i]
+    next_time = 0
+    if times.size > 0 and times[0] <= t0:
+        for i in range(n):
+            y_out[0, i] = y0[i]
+        _write_start(z1, n, q, s1_out)
+        _write_start(z2, n, m, s2_out)
+        next_time = 1
+
+    for segment in range(ends.size):
+        t_end = ends[segment]
+        begun = n_taken
+        last_step = n_taken + counts[segment] - 1 if replay else -1
+        log_old_ratio = _LOG_SMALLEST_RATIO
+        after_reject, last_nonfinite = False, False
+        call_model(rhs, t, y, 0, p, u, k, 0)
+        n_rhs += 1
+        cause = max(_first_nonfinite(k, 0, n), _first_nonfinite(y, 0, n))
+        if cause >= 0:
+            status = _NONFINITE_START if segment == 0 else _NONFINITE
+            break
+        if q > 0:
+            call_model(jacobian, t, y, 0, p, u, nonzeros, 0)
+            n_jac += 1
+            _times_directions(row_ptr, col, nonzeros, z1, n, k1, 0)
+        if m > 0:
+            _times_directions(row_ptr, col, nonzeros, z2, n, k2, 0)
+            _add_second(second, t, y, 0, p, u, z1, n, q, v, w, d2, k2, 0)
+        if not replay:
+            h = _initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, states)
+            n_rhs += 1
+
+        while True:
+            if replay:
+                if n_taken > last_step:
+                    break
+                h = steps[n_taken]
+                last = n_taken == last_step
+            else:
+                if t >= t_end:
+                    break
+                if h <= _TINY * max(abs(t), abs(t_end)):
+                    status = _NONFINITE if last_nonfinite else _UNDERFLOW
+                    break
+                if attempts >= max_steps:
+                    status = _TOO_MANY
+                    break
+                last = t + 1.01 * h >= t_end
+                if last:
+                    h = t_end - t
+            if stop[0] != 0:
+                status = _STOPPED
+                break
+            attempts += 1
+
+            for s in range(1, 7):
+                _stage(s, y, h, k, n, states, s)
+                call_model(rhs, t + C[s] * h, states, s * n, p, u, k, s * n)
+            n_rhs += 6
+            ratio, worst = _error(y, states, h, k, n, rtol, atol)
+            if not replay:
+                log_ratio = math.log(max(ratio, _SMALLEST_RATIO))
+                if not ratio <= 1.0:
+                    rejected += 1
+                    cause = worst
+                    last_nonfinite = not math.isfinite(ratio)
+                    h *= 0.1 if last_nonfinite else max(_SHRINK_MOST, _SAFETY * math.exp(-_EXPONENT * log_ratio))
+                    after_reject = True
+                    continue
+                grow = _SAFETY * math.exp(_BETA * log_old_ratio - _EXPONENT * log_ratio)
+                factor = max(_SHRINK_MOST, min(1.0 if after_reject else _GROW_MOST, grow))
+                log_old_ratio = log_ratio
+            elif not math.isfinite(ratio):
+                cause = worst
+                status = _NONFINITE
+                break
+            if ratio > ratio_most:
+                ratio_most = ratio
+                cause = worst
+
+            if q > 0:  # the step is taken: now its derivatives, at the same stages
+                for s in range(1, 7):
+                    _stage(s, c1_flat, h, k1_flat, n1, z1_flat, 0)
+                    call_model(jacobian, t + C[s] * h, states, s * n, p, u, nonzeros, 0)
+                    _times_directions(row_ptr, col, nonzeros, z1, n, k1, s)
+                    if m > 0:
+                        _stage(s, c2_flat, h, k2_flat, n2, z2_flat, 0)
+                        _times_directions(row_ptr, col, nonzeros, z2, n, k2, s)
+                        _add_second(second, t + C[s] * h, states, s * n, p, u, z1, n, q, v, w, d2, k2, s)
+                n_jac += 6
+                bad1, bad2 = _first_nonfinite(k1_flat, 6, n1), _first_nonfinite(k2_flat, 6, n2)
+                if bad1 >= 0 or bad2 >= 0:
+                    cause = bad1 // (n1 // n) if bad1 >= 0 else bad2 // (n2 // n)
+                    status = _NONFINITE_DERIVATIVE
+                    break
+
+            t_new = t_end if last else t + h
+            while next_time < times.size and times[next_time] <= t_new:
+                _interpolation_weights((times[next_time] - t) / h, weights)
+                _interpolate(y, h, k, n, weights, y_out, next_time)
+                _interpolate_directions(c1, h, k1, n, q, weights, s1_out, next_time)
+                _interpolate_directions(c2, h, k2, n, m, weights, s2_out, next_time)
+                next_time += 1
+
+            _shift(y, states, 6, k, n)
+            _shift(c1_flat, z1_flat, 0, k1_flat, n1)
+            _shift(c2_flat, z2_flat, 0, k2_flat, n2)
+            taken = _append(taken, n_taken, h)
+            n_taken += 1
+            t = t_new
+            h *= factor
+            after_reject, last_nonfinite = False, False
+
+        counts[segment] = n_taken - begun
+        if status != _OK:
+            break
+
+    _fill_nan(y_out, next_time)  # not reached: NaN, never zero
+    _fill_nan(s1_out.reshape(times.size, s1_out.shape[1] * s1_out.shape[2]), next_time)
+    _fill_nan(s2_out.reshape(times.size, s2_out.shape[1] * s2_out.shape[2]), next_time)
+    info[_T] = t
+    info[_RATIO] = ratio_most
+    info[_CAUSE] = cause
+    info[_STEPS] = attempts - rejected
+    info[_REJECTED] = rejected
+    info[_RHS] = n_rhs
+    info[_JACOBIAN] = n_jac
+    info[_SECOND] = n_jac * m
+    return status, taken[:n_taken]
+
+
+_NO_STEPS = np.empty(0)
+_NEVER = StopFlag()
+
+
+class Dopri5:
+    """The explicit Runge-Kutta method of order 5 of Dormand and Prince; see the module for the mathematics."""
+
+    name = "dopri5"
+
+    def solve(
+        self,
+        model: CompiledModel,
+        run: Run,
+        *,
+        grid: StepGrid | None = None,
+        rtol: float,
+        atol: float,
+        order: int = 0,
+        max_steps: int = 100_000,
+        stop: StopFlag | None = None,
+    ) -> Trajectory:
+        """See `Integrator.solve`."""
+        if grid is None:
+            steps, counts = _NO_STEPS, np.zeros(run.ends.size, dtype=np.int64)
+        elif grid.method == self.name:
+            steps, counts = grid.steps, grid.counts
+        else:
+            raise OdefitError(f"a step grid of '{grid.method}' cannot be replayed by '{self.name}'")
+        n, n_times = model.n_states, run.times.size
+        y = np.empty((n_times, n))
+        s1 = np.empty((n_times, n, run.dy0.shape[1] if order >= 1 else 0))
+        s2 = np.empty((n_times, n, run.d2y0.shape[1] if order == 2 else 0))
+        rhs = model.rhs
+        info = np.empty(8)
+        status, taken = dopri5_solve(
+            (rhs.value, rhs.jacobian, rhs.second if order == 2 else 0), rhs.row_ptr, rhs.col,
+            run.t0, run.ends if n else _NO_STEPS, run.y0, run.p, run.u, run.dy0, run.dp, run.d2y0, run.d2p,
+            run.times, y, s1, s2, steps, counts, grid is not None, rtol, atol, max_steps, order,
+            (_NEVER if stop is None else stop).array, info,
+        )  # fmt: skip
+        t_end, ratio, cause, *work = info.tolist()
+        if grid is None:
+            grid = StepGrid(self.name, taken, counts)
+        return Trajectory(
+            Status(status), t_end, int(cause), y, s1, s2, grid, ratio, "discrete", Counters(*map(int, work))
+        )

@@ -1,0 +1,116 @@
+"""What a name with brackets means.
+
+`f(...)` is a function of the language, a construct that is not built yet (a table, a value at a point, an
+aggregate, a space derivative), or a mistake; this module tells which, and words the last two.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection
+
+from odefit.model.functions import FUNCTIONS, GrammarFunction
+from odefit.model.nodes import Call, Name, Named, Node, Number
+from odefit.model.tokens import error_at, unsupported_at
+
+_OTHER_SPELLINGS = {
+    "ln": "log",
+    "arcsin": "asin",
+    "arccos": "acos",
+    "arctan": "atan",
+    "arctan2": "atan2",
+    "fabs": "abs",
+    "minimum": "min",
+    "maximum": "max",
+    "ifelse": "if",
+    "where": "if",
+    "piecewise": "if",
+    "sgn": "sign",
+    "pow": "x^y",
+    "power": "x^y",
+    "square": "x^2",
+}
+
+
+def function_of_call(
+    text: str, call: Call, *, time: str, states: Collection[str], values: Collection[str]
+) -> GrammarFunction:
+    """Return the function that `call` means, or raise the error that explains why there is none.
+
+    Parameters
+    ----------
+    text
+        The whole text, for the message.
+    call
+        The call.
+    time
+        Name of the independent variable.
+    states
+        Names of the states.
+    values
+        Names used without brackets anywhere in the model: a bracket after one is a forgotten '*'.
+    """
+    name, arguments = call.token.value, call.operands
+    named = [argument for argument in arguments if isinstance(argument, Named)]
+    function = FUNCTIONS.get(name)
+    if named and (name in ("max", "min") and named[0].token.value in ("over", "from", "to")):
+        raise unsupported_at(text, call.token, f"aggregates such as {name}(..., over=t)")
+    if function is not None:
+        if named:
+            raise error_at(text, named[0].equal, "'=' inside an expression; to compare, use '=='")
+        if not function.takes(len(arguments)):
+            raise error_at(text, call.token, f"{name}() takes {function.arity}, but {len(arguments)} came")
+        return function
+    _refuse_unsupported(text, call, named, values)
+    raise _mistake(text, call, time, states, values)
+
+
+def _refuse_unsupported(text: str, call: Call, named: list[Named], values: Collection[str]) -> None:
+    """Raise UnsupportedError for the constructs that have their own form."""
+    name, count = call.token.value, len(call.operands)
+    if name in ("integral", "mean") and name not in values:
+        raise unsupported_at(text, call.token, f"aggregates such as {name}(..., over=t)")
+    if named and count == 1:
+        raise unsupported_at(text, call.token, f"values at a point such as {name}({named[0].token.value}=...)")
+    if (name == "d" and count == 2) or (name == "div" and name not in values):
+        raise unsupported_at(text, call.token, f"space derivatives such as {name}(u, r)")
+
+
+def _mistake(text: str, call: Call, time: str, states: Collection[str], values: Collection[str]) -> Exception:
+    """Tell a forgotten '*', a misspelt function and a table apart."""
+    name, arguments = call.token.value, call.operands
+    only = arguments[0] if len(arguments) == 1 else None
+    if name in states and only is not None:
+        if isinstance(only, Number) and float(only.token.value) == 0.0:
+            advice = f"name the initial value instead: '{name}(0) = {name}0', and use {name}0 here"
+            return error_at(text, call.token, f"'{name}(0)' cannot be used in an expression; {advice}")
+        if _is_name(only, time):
+            return error_at(text, call.token, f"'{name}' is a state; write '{name}', without '({time})'")
+    if name in states or name in values:
+        return error_at(text, call.bracket, f"an operator is missing: for a product write '{name}*('")
+    suggestion = _similar_function(name)
+    if suggestion:
+        return error_at(text, call.token, f"there is no function '{name}'; did you mean '{suggestion}'?")
+    if only is None:
+        return error_at(text, call.token, f"there is no function '{name}'; the functions are {_listed()}")
+    apart = call.bracket.line != call.token.line or call.bracket.column != call.token.end
+    if apart and not isinstance(only, Name | Number):
+        return error_at(text, call.bracket, f"an operator is missing: for a product write '{name}*('")
+    return unsupported_at(text, call.token, f"tables such as {name}({time})")
+
+
+def _is_name(node: Node, name: str) -> bool:
+    return isinstance(node, Name) and node.token.value == name
+
+
+def _similar_function(name: str) -> str | None:
+    """Find the function that was meant; stricter than `nearest`, since a table may be called Tin or cool."""
+    lowered = name.lower()
+    if lowered in _OTHER_SPELLINGS:
+        return _OTHER_SPELLINGS[lowered]
+    matches = difflib.get_close_matches(lowered, list(FUNCTIONS), n=1, cutoff=0.75)
+    return matches[0] if matches else None
+
+
+def _listed() -> str:
+    return ", ".join(FUNCTIONS)

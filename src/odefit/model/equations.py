@@ -1,0 +1,44 @@
+"""What the readers of models (text, traced functions) hand over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from casadi import SX
+
+
+@dataclass(frozen=True, eq=False)
+class Equations:
+    """Explicit differential equations with definitions, symbolic and without numbers.
+
+    Attributes
+    ----------
+    time
+        Name of the independent variable.
+    states
+        Names of the states, in the order of their equations.
+    parameters
+        Names that have no equation, in order of first appearance.
+    rhs
+        State to scalar SX; definitions appear as symbols, they are not inlined.
+    initial
+        State to scalar SX of parameters and of definitions that depend on parameters only.
+    definitions
+        Name to scalar SX, not inlined; each can be an observable.
+    symbols
+        Every name (time, states, parameters, definitions) to its scalar symbol.
+    """
+
+    time: str
+    states: tuple[str, ...]
+    parameters: tuple[str, ...]
+    rhs: Mapping[str, SX]
+    initial: Mapping[str, SX]
+    definitions: Mapping[str, SX]
+    symbols: Mapping[str, SX]
+
+    def __post_init__(self) -> None:
+        for field in ("rhs", "initial", "definitions", "symbols"):
+            object.__setattr__(self, field, MappingProxyType(dict(getattr(self, field))))

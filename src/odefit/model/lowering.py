@@ -1,0 +1,109 @@
+"""Syntax trees to scalar SX, with an explicit stack: depth is limited by memory only."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from casadi import SX
+
+from odefit.errors import LanguageError, ModelError, nearest
+from odefit.model.arithmetic import BINARY, UNARY
+from odefit.model.calls import function_of_call
+from odefit.model.functions import FUNCTIONS
+from odefit.model.grammar import parse
+from odefit.model.names import CONSTANTS, RESERVED
+from odefit.model.nodes import Call, Name, Named, Node, Number, Operation
+from odefit.model.tokens import Token, error_at, tokens
+
+
+@dataclass(frozen=True, eq=False)
+class Namespace:
+    """What the names of an expression mean.
+
+    Attributes
+    ----------
+    time
+        Name of the independent variable.
+    states
+        Names of the states.
+    symbols
+        Every name with its scalar symbol.
+    """
+
+    time: str
+    states: Collection[str]
+    symbols: Mapping[str, SX]
+
+
+def expression_from_text(text: str, namespace: Namespace) -> SX:
+    """Read `text`, a single expression, in a namespace; line ends count as spaces."""
+    found = [token for line in tokens(text) for token in line]
+    if not found:
+        raise LanguageError("an expression is needed, but the text is empty")
+    return lower(text, parse(text, found), namespace)
+
+
+def lower(text: str, root: Node, namespace: Namespace) -> SX:
+    """Build the SX of a syntax tree of `text`."""
+    pending: list[tuple[Node, bool]] = [(root, False)]
+    values: list[SX] = []
+    while pending:
+        node, operands_done = pending.pop()
+        if isinstance(node, Number):
+            values.append(SX(_number(text, node.token)))
+        elif isinstance(node, Name):
+            values.append(_value_of_name(text, node.token, namespace))
+        elif operands_done:
+            first = len(values) - len(node.operands)
+            values[first:] = [_apply(text, node, values[first:])]
+        else:
+            if isinstance(node, Call):
+                function_of_call(text, node, time=namespace.time, states=namespace.states, values=namespace.symbols)
+            pending.append((node, True))
+            pending.extend((operand, False) for operand in reversed(node.operands))
+    return values[0]
+
+
+def _apply(text: str, node: Operation | Call | Named, arguments: list[SX]) -> SX:
+    try:
+        if isinstance(node, Call):
+            return FUNCTIONS[node.token.value].build(*arguments)
+        if len(arguments) == 1:
+            return UNARY[node.token.value](arguments[0])
+        return BINARY[node.token.value](arguments[0], arguments[1])
+    except ModelError as error:
+        raise error_at(text, node.token, str(error)) from None
+
+
+def _number(text: str, token: Token) -> float:
+    value = float(token.value)
+    if not math.isfinite(value):
+        raise error_at(text, token, f"{token.value} is too large for a number; write inf if that is meant")
+    return value
+
+
+def _value_of_name(text: str, token: Token, namespace: Namespace) -> SX:
+    symbol = namespace.symbols.get(token.value)
+    if symbol is not None:
+        return symbol
+    if token.value in CONSTANTS:
+        return SX(CONSTANTS[token.value])
+    fault = fault_of_value(token.value, namespace.time)
+    if fault is not None:
+        raise error_at(text, token, fault)
+    hint = nearest(token.value, namespace.symbols)
+    known = ", ".join(list(namespace.symbols)[:10])
+    raise error_at(text, token, f"unknown name '{token.value}'{hint or f'; known names: {known}'}")
+
+
+def fault_of_value(name: str, time: str) -> str | None:
+    """Say why `name` can never stand for a value, or return None."""
+    if name in FUNCTIONS:
+        return f"'{name}' is a function; write {name}(...)"
+    if name == "t" and time != "t":
+        return f"the independent variable is called '{time}' here; write '{time}' instead of 't'"
+    if name in RESERVED and name != time and name not in CONSTANTS:
+        return f"'{name}' is a reserved word and has no value"
+    return None

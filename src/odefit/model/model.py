@@ -1,0 +1,154 @@
+"""The model: symbolic equations, frozen, without numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import casadi as ca
+from casadi import SX
+
+from odefit.errors import ModelError, nearest
+from odefit.model.dependencies import Cycle, evaluation_order, symbols_in
+from odefit.model.equations import Equations
+from odefit.model.lowering import Namespace, expression_from_text
+from odefit.model.reading import read_equations
+from odefit.model.tracing import Initial, Traced, trace_equations
+
+_NOTHING: Mapping[Any, Any] = MappingProxyType({})
+
+
+@dataclass(frozen=True, eq=False)
+class Model(Equations):
+    """A differential-equation model; see `Equations` for the first fields.
+
+    Attributes
+    ----------
+    algebraic, inputs, mass, implicit, events
+        Algebraic unknowns, table inputs, entries of the mass matrix, implicit equations and events.  Empty
+        for explicit ordinary differential equations.
+    source
+        The text the model was read from, if it was.
+    """
+
+    algebraic: tuple[str, ...] = ()
+    inputs: tuple[str, ...] = ()
+    mass: Mapping[Any, Any] = field(default_factory=lambda: _NOTHING)
+    implicit: tuple[SX, ...] = ()
+    events: tuple[object, ...] = ()
+    source: str | None = None
+
+    @classmethod
+    def from_text(cls, text: str, *, time: str = "t") -> Model:
+        """Read equations in the language of problem files.
+
+        Parameters
+        ----------
+        text
+            Statements ``x' = expr``, ``x(0) = expr`` and ``name = expr``, one a line.
+        time
+            Name of the independent variable.
+
+        Raises
+        ------
+        LanguageError
+            With line, caret and advice.
+        UnsupportedError
+            For constructs of the language that are not built yet.
+        """
+        return cls._of(read_equations(text, time), source=text)
+
+    @classmethod
+    def from_function(
+        cls,
+        rhs: Traced,
+        states: Sequence[str],
+        parameters: Sequence[str],
+        initial: Initial,
+        *,
+        observables: Traced | None = None,
+        time: str = "t",
+    ) -> Model:
+        """Trace a Python function once.
+
+        Parameters
+        ----------
+        rhs
+            ``rhs(t, y, p)`` with `y.name`, `p.name`; returns a dict from state to expression or number.
+        states, parameters
+            Their names.
+        initial
+            State to number or text such as "2*A0"; or a function of `p` that returns such a dict, whose
+            values may be expressions too.
+        observables
+            ``observables(t, y, p)`` that returns a dict from name to expression; they become definitions.
+        time
+            Name of the independent variable.
+        """
+        return cls._of(trace_equations(rhs, states, parameters, initial, observables, time), source=None)
+
+    @classmethod
+    def _of(cls, equations: Equations, source: str | None) -> Model:
+        return cls(**{one.name: getattr(equations, one.name) for one in fields(Equations)}, source=source)
+
+    def expression(self, text: str) -> SX:
+        """Parse an expression whose names are those of this model; the result is not inlined."""
+        return expression_from_text(text, Namespace(self.time, self.states, self.symbols))
+
+    def definition_order(self) -> tuple[str, ...]:
+        """Return the definitions so that each comes after those it uses."""
+        return self._order
+
+    @cached_property
+    def _order(self) -> tuple[str, ...]:
+        return self._sorted(self.definitions)
+
+    @cached_property
+    def _name_of_symbol(self) -> dict[int, str]:
+        return {symbol.element_hash(): name for name, symbol in self.symbols.items()}
+
+    def _sorted(self, definitions: Mapping[str, SX]) -> tuple[str, ...]:
+        try:
+            return evaluation_order({name: self._names_in(sx) for name, sx in definitions.items()})
+        except Cycle as cycle:
+            raise ModelError(f"the definitions {cycle} need each other; remove one of these uses") from None
+
+    def _names_in(self, expression: SX) -> list[str]:
+        names = (self._name_of_symbol.get(symbol.element_hash()) for symbol in symbols_in(expression))
+        return [name for name in names if name is not None]
+
+    def resolve(
+        self, expressions: Sequence[SX], replacing: Mapping[str, SX] = _NOTHING, keeping: Collection[str] = ()
+    ) -> list[SX]:
+        """Inline the definitions.
+
+        Parameters
+        ----------
+        expressions
+            Scalar SX in the symbols of this model.
+        replacing
+            Definitions and parameters that get another right side here, in the symbols of this model
+            or foreign ones.
+        keeping
+            Definitions that stay symbols.
+
+        Returns
+        -------
+        list of SX
+            The same expressions in the symbols of time, states, parameters, and what is kept.
+        """
+        for name in replacing:
+            if name not in self.definitions and name not in self.parameters:
+                known = (*self.definitions, *self.parameters)
+                raise ModelError(f"'{name}' is not a definition or parameter of the model{nearest(name, known)}")
+        current = {name: sx for name, sx in {**self.definitions, **replacing}.items() if name not in keeping}
+        if not current:
+            return list(expressions)
+        order = self._sorted(current) if replacing or keeping else self._order
+        _, inlined = ca.substitute_inplace(
+            [self.symbols[name] for name in order], [current[name] for name in order], list(expressions)
+        )
+        return inlined

@@ -1,0 +1,140 @@
+"""Equation text to equations: collect the statements, check them against each other, build SX."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from casadi import SX
+
+from odefit.errors import LanguageError, nearest
+from odefit.model.dependencies import Cycle, evaluation_order, path_to
+from odefit.model.equations import Equations
+from odefit.model.lowering import Namespace, fault_of_value, lower
+from odefit.model.names import CONSTANTS, checked_time
+from odefit.model.nodes import Name, walk
+from odefit.model.statements import Statement, read_statement
+from odefit.model.tokens import error_at, statements
+
+_Table = Mapping[str, Statement]
+
+
+def read_equations(text: str, time: str = "t") -> Equations:
+    """Read the equations of a model.
+
+    Parameters
+    ----------
+    text
+        Statements of the language, one a line.
+    time
+        Name of the independent variable.
+    """
+    time = checked_time(time)
+    read = [read_statement(text, tokens, time) for tokens in statements(text)]
+    rhs = _of_kind(text, read, "derivative")
+    definitions = _of_kind(text, read, "definition")
+    initial = _of_kind(text, read, "initial")
+    if not rhs and not definitions and not initial:
+        raise LanguageError("the text holds no equation; write x' = ... and x(0) = ..., or name = ...")
+    _check_one_meaning(text, rhs, definitions)
+    _check_initial_values(text, rhs, definitions, initial)
+    parameters = _parameters(text, read, time, rhs, definitions)
+    names = _used_names(definitions.values())
+    _check_acyclic(text, definitions, names)
+    _check_initial_dependence(text, initial, {time, *rhs}, names, time)
+
+    symbols = {name: SX.sym(name) for name in (time, *rhs, *parameters, *definitions)}
+    namespace = Namespace(time, rhs.keys(), symbols)
+    return Equations(
+        time=time,
+        states=tuple(rhs),
+        parameters=parameters,
+        rhs={name: lower(text, one.right, namespace) for name, one in rhs.items()},
+        initial={name: lower(text, initial[name].right, namespace) for name in rhs},
+        definitions={name: lower(text, one.right, namespace) for name, one in definitions.items()},
+        symbols=symbols,
+    )
+
+
+def _of_kind(text: str, read: Iterable[Statement], kind: str) -> dict[str, Statement]:
+    written = {"derivative": "{}' = ...", "initial": "{}(0) = ...", "definition": "{} = ..."}[kind]
+    found: dict[str, Statement] = {}
+    for one in read:
+        if one.kind != kind:
+            continue
+        name = one.name.value
+        if name in found:
+            what = written.format(name)
+            raise error_at(text, one.name, f"'{what}' stands in line {found[name].name.line} already; keep one")
+        found[name] = one
+    return found
+
+
+def _check_one_meaning(text: str, rhs: _Table, definitions: _Table) -> None:
+    for name in rhs:
+        if name in definitions:
+            places = [(rhs[name].name, f"{name}' = ..."), (definitions[name].name, f"{name} = ...")]
+            (first, earlier), (second, later) = sorted(places, key=lambda place: place[0].line)
+            message = f"'{later}' contradicts '{earlier}' in line {first.line}; a name has one meaning"
+            raise error_at(text, second, f"{message}: rename or remove one")
+
+
+def _check_initial_values(text: str, rhs: _Table, definitions: _Table, initial: _Table) -> None:
+    for name, one in initial.items():
+        if name in rhs:
+            continue
+        if name in definitions:
+            reason = f"'{name}' is a definition (line {definitions[name].name.line}), not a state"
+        else:
+            reason = f"'{name}' has no equation {name}' = ..."
+        hint = nearest(name, rhs) or "; add the equation or remove this line"
+        raise error_at(text, one.name, f"{reason}, so it takes no initial value{hint}")
+    for name, one in rhs.items():
+        if name not in initial:
+            message = f"{name} has an equation {name}' = ... but no initial value"
+            raise error_at(text, one.name, f'{message}; add "{name}(0) = ..."')
+
+
+def _parameters(text: str, read: Iterable[Statement], time: str, rhs: _Table, definitions: _Table) -> tuple[str, ...]:
+    found: dict[str, None] = {}
+    for one in read:
+        for node in walk(one.right):
+            if not isinstance(node, Name):
+                continue
+            name = node.token.value
+            if name in found or name == time or name in rhs or name in definitions or name in CONSTANTS:
+                continue
+            fault = fault_of_value(name, time)
+            if fault is not None:
+                raise error_at(text, node.token, fault)
+            found[name] = None
+    return tuple(found)
+
+
+def _used_names(read: Iterable[Statement]) -> dict[str, list[str]]:
+    return {
+        one.name.value: list(dict.fromkeys(node.token.value for node in walk(one.right) if isinstance(node, Name)))
+        for one in read
+    }
+
+
+def _check_acyclic(text: str, definitions: _Table, names: Mapping[str, list[str]]) -> None:
+    try:
+        evaluation_order(names)
+    except Cycle as cycle:
+        place = definitions[cycle.names[0]].name
+        message = f"the definitions {cycle} need each other; remove one of these uses"
+        raise error_at(text, place, message) from None
+
+
+def _check_initial_dependence(
+    text: str, initial: _Table, varying: set[str], names: Mapping[str, list[str]], time: str
+) -> None:
+    own = _used_names(initial.values())
+    for name, one in initial.items():
+        chain = path_to(own[name], varying, names)
+        if not chain:
+            continue
+        through = f" through {' -> '.join(chain[:-1])}" if len(chain) > 1 else ""
+        culprit = "the independent variable" if chain[-1] == time else "the state"
+        message = f"{name}(0) depends on {culprit} '{chain[-1]}'{through}"
+        raise error_at(text, one.name, f"{message}; use numbers, parameters and definitions of these only")

@@ -1,0 +1,147 @@
+"""Statements: the left side says what an equation defines.
+
+x' = expr      differential equation
+x(0) = expr    initial value
+name = expr    definition
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from odefit.model.diagnosis import explain_character
+from odefit.model.grammar import parse
+from odefit.model.names import OPENING_WORDS, fault_of_name
+from odefit.model.nodes import Node
+from odefit.model.tokens import Token, error_at, unsupported_at
+
+Kind = Literal["derivative", "initial", "definition"]
+
+_UNSUPPORTED = {
+    "algebraic": "algebraic equations",
+    "field": "fields over a grid",
+    "at": "boundary conditions and events at a time",
+    "when": "events on a state",
+}
+_SHAPES: dict[tuple[str, ...], Kind] = {
+    ("NAME", "PRIME"): "derivative",
+    ("NAME", "LPAR", "NUMBER", "RPAR"): "initial",
+    ("NAME",): "definition",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Statement:
+    """One equation of the text.
+
+    Attributes
+    ----------
+    kind
+        What it defines.
+    name
+        The name on the left side.
+    right
+        The right side.
+    """
+
+    kind: Kind
+    name: Token
+    right: Node
+
+
+def read_statement(text: str, tokens: Sequence[Token], time: str) -> Statement:
+    """Read one statement of `text`."""
+    _refuse_unsupported(text, tokens)
+    split = _top_level_equal(tokens)
+    if split is None:
+        raise error_at(text, tokens[0], _no_equation(tokens))
+    left, right = tokens[:split], tokens[split + 1 :]
+    _refuse_second_equal(text, tokens[split], right)
+    kind = _SHAPES.get(tuple(token.type for token in left))
+    if kind is None or (kind == "initial" and float(left[2].value) != 0.0):
+        raise _explain_left(text, tokens[split], left, time)
+    fault = fault_of_name(left[0].value, time)
+    if fault is not None:
+        raise error_at(text, left[0], fault)
+    return Statement(kind, left[0], parse(text, right))
+
+
+def _refuse_unsupported(text: str, tokens: Sequence[Token]) -> None:
+    first, following = tokens[0], tuple(token.type for token in tokens[1:3])
+    names_something = following[:1] in (("EQUAL",), ("PRIME",)) or following == ("LPAR", "NUMBER")
+    if first.value in OPENING_WORDS and not names_something:
+        raise unsupported_at(text, first, _UNSUPPORTED[first.value])
+    if first.type == "NUMBER" and float(first.value) == 0.0 and following[:1] == ("EQUAL",):
+        raise unsupported_at(text, first, _UNSUPPORTED["algebraic"])
+
+
+def _top_level_equal(tokens: Sequence[Token]) -> int | None:
+    depth = 0
+    for index, token in enumerate(tokens):
+        if token.type == "EQUAL" and depth == 0:
+            return index
+        depth += (token.type == "LPAR") - (token.type == "RPAR")
+    return None
+
+
+def _refuse_second_equal(text: str, equal: Token, right: Sequence[Token]) -> None:
+    second = _top_level_equal(right)
+    if second is None or any(token.type == "OTHER" for token in right[:second]):
+        return  # the parser explains a strange character better
+    if right[0].line != equal.line:
+        # an equals sign at the end of a line continues it, so the next statement was swallowed
+        raise error_at(text, equal, "nothing stands on the right of '='; complete the equation")
+    if right[second].line != equal.line:
+        # the last token above the line of the second equals sign is what joined the lines
+        last = [token for token in right if token.line < right[second].line][-1]
+        message = f"the line ends with '{last.value}', so the next one, which has its own '=', continues it"
+        raise error_at(text, last, f"{message}; complete or remove the end of this line")
+    raise error_at(text, right[second], "a second '=' in one statement; to compare, use '=='")
+
+
+def _no_equation(tokens: Sequence[Token]) -> str:
+    first = tokens[0]
+    if first.type in ("SIGN", "SCALE", "POWER", "COMPARE", "AND", "OR", "COMMA"):
+        return (
+            f"a statement cannot begin with '{first.value}'; to continue the line before, "
+            f"end that one with '{first.value}' or put the expression in brackets"
+        )
+    return "this is no equation; write x' = ..., x(0) = ... or name = ..."
+
+
+def _explain_left(text: str, equal: Token, left: Sequence[Token], time: str) -> Exception:
+    """Word the error for a left side that is none of the three shapes."""
+    if not left:
+        return error_at(text, equal, "a name is missing on the left of '='")
+    first, last = left[0], left[-1]
+    kinds = [token.type for token in left]
+    written = "".join(token.value for token in left)
+    if _is_leibniz(left, time):
+        return error_at(text, first, f"write {first.value[1:]}' = ... instead of {written} = ...")
+    if len(left) == 2 and last.value in ("+", "-", "*", "/", ":"):
+        return error_at(text, last, f"'{last.value}=' does not make a definition; write {first.value} = ...")
+    strange = next((index for index, kind in enumerate(kinds) if kind == "OTHER"), None)
+    if strange is not None:
+        return error_at(text, left[strange], explain_character(left, strange))
+    if first.type != "NAME":
+        fault = fault_of_name(first.value, time) or f"'{first.value}' cannot begin a left side; write a name"
+        return error_at(text, first, fault)
+    if kinds[1:3] == ["PRIME", "PRIME"]:
+        advice = f"write two equations: {first.value}' = v and v' = ..."
+        return error_at(text, left[2], f"only first derivatives; {advice}")
+    if kinds[1] == "LPAR" and last.type == "RPAR":
+        advice = f"an initial value is written {first.value}(0) = ..., a definition without brackets"
+        return error_at(text, left[1], f"'{written}' cannot be on the left side; {advice}")
+    offender = left[2] if kinds[1] == "PRIME" else left[1]
+    message = f"the left side is x', x(0) or a name; '{offender.value}' does not belong there"
+    return error_at(text, offender, message)
+
+
+def _is_leibniz(left: Sequence[Token], time: str) -> bool:
+    """Recognise dx/dt."""
+    if [token.type for token in left] != ["NAME", "SCALE", "NAME"]:
+        return False
+    over, slash, under = (token.value for token in left)
+    return slash == "/" and len(over) > 1 and over[0] == "d" and under in (f"d{time}", "dt")

@@ -1,0 +1,180 @@
+"""Python functions to equations: call them once with symbolic values and keep what they return."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import casadi as ca
+import numpy as np
+from casadi import SX
+
+from odefit.errors import ModelError, OdefitError, nearest
+from odefit.model.dependencies import path_to, symbols_in
+from odefit.model.equations import Equations
+from odefit.model.expression import Expression
+from odefit.model.lowering import Namespace, expression_from_text
+from odefit.model.names import checked_name, checked_time, normal_form
+
+Traced = Callable[[Any, Any, Any], Mapping[str, Any]]
+Initial = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
+
+
+class Values:
+    """What a traced function receives: `y.name` or `y["name"]` is an Expression."""
+
+    __slots__ = ("__expressions", "__role")
+
+    def __init__(self, role: str, symbols: Mapping[str, SX]) -> None:
+        # past __setattr__, which refuses
+        object.__setattr__(self, "_Values__role", role)
+        expressions = {name: Expression(symbol) for name, symbol in symbols.items()}
+        object.__setattr__(self, "_Values__expressions", expressions)
+
+    def __getitem__(self, name: str) -> Expression:
+        try:
+            return self.__expressions[normal_form(name)]
+        except (KeyError, AttributeError):
+            known = self.__expressions
+            hint = nearest(name, known) if isinstance(name, str) else f"; use names such as {next(iter(known), '')!r}"
+            raise ModelError(f"the model has no {self.__role} {name!r}{hint}") from None
+
+    def __getattr__(self, name: str) -> Expression:
+        if name.startswith("__") and name.endswith("__"):
+            # protocols of Python and numpy ask for these, and take AttributeError for no
+            raise AttributeError(name)
+        return self[name]
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise ModelError(f"{self.__role} {name!r} cannot be assigned to; bind a new variable")
+
+    def __setitem__(self, name: str, value: object) -> NoReturn:
+        raise ModelError(f"{self.__role} {name!r} cannot be assigned to; bind a new variable")
+
+    def __iter__(self) -> NoReturn:
+        raise ModelError(f"a {self.__role} is reached by its name (y.name or y['name']), not by its place")
+
+
+def trace_equations(
+    rhs: Traced,
+    states: Sequence[str],
+    parameters: Sequence[str],
+    initial: Initial,
+    observables: Traced | None = None,
+    time: str = "t",
+) -> Equations:
+    """Trace the functions of `Model.from_function`, which describes the arguments."""
+    time = checked_time(time)
+    state_names = _checked_names(states, "state", time)
+    parameter_names = _checked_names(parameters, "parameter", time)
+    symbols = {name: SX.sym(name) for name in (time, *state_names, *parameter_names)}
+    _refuse_repeated((*state_names, *parameter_names))
+    t = Expression(symbols[time])
+    y = Values("state", {name: symbols[name] for name in state_names})
+    p = Values("parameter", {name: symbols[name] for name in parameter_names})
+
+    derivatives = _by_state(_call(rhs, "rhs", t, y, p), state_names, "rhs")
+    observed = {} if observables is None else _call(observables, "observables", t, y, p)
+    right_sides = {name: _traced_value(value, f"rhs of {name!r}") for name, value in derivatives.items()}
+    definitions = {
+        checked_name(name, "observable", time): _traced_value(value, f"observable {name!r}")
+        for name, value in observed.items()
+    }
+    _refuse_repeated((*state_names, *parameter_names, *definitions))
+    _refuse_foreign({**right_sides, **definitions}, symbols)
+
+    symbols |= {name: SX.sym(name) for name in definitions}
+    given = _by_state(_call(initial, "initial", p) if callable(initial) else initial, state_names, "initial")
+    namespace = Namespace(time, state_names, symbols)
+    starts = {name: _initial_value(value, name, namespace) for name, value in given.items()}
+    _refuse_foreign(starts, symbols)
+    _refuse_varying(starts, definitions, namespace)
+    return Equations(time, state_names, parameter_names, right_sides, starts, definitions, symbols)
+
+
+def _checked_names(names: Iterable[str], role: str, time: str) -> tuple[str, ...]:
+    if isinstance(names, str):
+        raise ModelError(f"{role}s are given as a list of names, got the text {names!r}")
+    return tuple(checked_name(name, role, time) for name in names)
+
+
+def _refuse_repeated(names: Sequence[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ModelError(f"the name {name!r} is given twice; a name has one meaning")
+        seen.add(name)
+
+
+def _call(function: Callable[..., Any], role: str, *arguments: object) -> Mapping[str, Any]:
+    try:
+        result = function(*arguments)
+    except OdefitError:
+        raise
+    except Exception as error:
+        raise ModelError(f"the {role} function raised {type(error).__name__}: {error}") from error
+    if not isinstance(result, Mapping):
+        raise ModelError(f"the {role} function has to return a dict from name to value, got {_described(result)}")
+    return result
+
+
+def _by_state(values: object, states: Sequence[str], role: str) -> dict[str, Any]:
+    """Return `values` in the order of the states, which they must match."""
+    if not isinstance(values, Mapping):
+        raise ModelError(f"{role} has to be a dict from state to value, got {_described(values)}")
+    known = set(states)
+    given = {normal_form(name) if isinstance(name, str) else name: value for name, value in values.items()}
+    for name in given:
+        if name not in known:
+            hint = nearest(name, states) if isinstance(name, str) else ""
+            raise ModelError(f"{role} gives a value for {name!r}, which is not a state{hint}")
+    missing = [name for name in states if name not in given]
+    if missing:
+        raise ModelError(f"{role} gives no value for {', '.join(map(repr, missing[:5]))}; every state needs one")
+    return {name: given[name] for name in states}
+
+
+def _traced_value(value: object, what: str) -> SX:
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value.item()
+    if isinstance(value, Expression):
+        return value.sx
+    if isinstance(value, int | float | np.integer | np.floating | np.bool_):
+        number = float(value)
+        if not math.isfinite(number):
+            raise ModelError(f"{what} is {number}; a finite number or an expression is needed")
+        return SX(number)
+    raise ModelError(f"{what} has to be an expression or a number, got {_described(value)}")
+
+
+def _initial_value(value: object, state: str, namespace: Namespace) -> SX:
+    if isinstance(value, str):
+        return expression_from_text(value, namespace)
+    return _traced_value(value, f"initial value of {state!r}")
+
+
+def _refuse_foreign(expressions: Mapping[str, SX], symbols: Mapping[str, SX]) -> None:
+    """Refuse symbols of another trace; all expressions at once, since a single search costs 20 us."""
+    own = {symbol.element_hash() for symbol in symbols.values()}
+    if all(symbol.element_hash() in own for symbol in symbols_in(ca.vertcat(SX(), *expressions.values()))):
+        return
+    for name, sx in expressions.items():
+        if any(symbol.element_hash() not in own for symbol in symbols_in(sx)):
+            raise ModelError(f"{name!r} uses an expression that was kept from another model; compute it anew")
+
+
+def _refuse_varying(starts: Mapping[str, SX], definitions: Mapping[str, SX], namespace: Namespace) -> None:
+    """Refuse initial values that depend on time or states, also through definitions."""
+    varying = {namespace.time, *namespace.states}
+    needs = {name: [symbol.name() for symbol in symbols_in(sx)] for name, sx in definitions.items()}
+    for name, sx in starts.items():
+        used = [] if sx.is_constant() else [symbol.name() for symbol in symbols_in(sx)]
+        chain = path_to(used, varying, needs)
+        if chain:
+            message = f"the initial value of {name!r} depends on {' -> '.join(map(repr, chain))}"
+            raise ModelError(f"{message}, which varies in time; use numbers and parameters only")
+
+
+def _described(value: object) -> str:
+    return "None (is a return missing?)" if value is None else f"a {type(value).__name__}"

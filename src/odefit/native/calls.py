@@ -1,0 +1,88 @@
+"""Calls from kernels to compiled model functions, by address.
+
+A compiled function has the C signature ``void fn(double t, double* a_1, ..., double* a_k, double* out)``.
+It reads as many numbers from each array as its model has, writes all of `out`, allocates nothing,
+and never fails: a value that does not exist is NaN.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from llvmlite import ir
+from numba import types
+from numba.extending import intrinsic
+
+
+def _make_call(n_inputs: int, arguments: tuple[Any, ...]) -> Any:
+    """Make an intrinsic for `n_inputs` float64 arrays and an output.
+
+    The first array (states) and the output may begin at an offset, counted in elements: a slice
+    instead would cost numba a pair of atomic reference counts, more than a small model function
+    itself.  They may have any number of dimensions, in C order.
+    """
+    first, out = arguments[2], arguments[3 + n_inputs]
+    vector = types.Array(types.float64, 1, "C")
+    signature = types.void(types.int64, types.float64, first, types.int64, *[vector] * (n_inputs - 1), out, types.int64)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        double = ir.DoubleType()
+        pointer = ir.PointerType(double)
+        function_type = ir.FunctionType(ir.VoidType(), [double] + [pointer] * (n_inputs + 1))
+
+        def data(position: int) -> Any:
+            return context.make_array(sig.args[position])(context, builder, args[position]).data
+
+        def shifted(position: int) -> Any:
+            return builder.gep(data(position), [args[position + 1]])
+
+        inputs = [shifted(2), *(data(i) for i in range(4, 3 + n_inputs))]
+        target = builder.inttoptr(args[0], ir.PointerType(function_type))
+        builder.call(target, [args[1], *inputs, shifted(3 + n_inputs)])
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
+def _call_model(typingctx: Any, address: Any, t: Any, y: Any, y_at: Any, p: Any, u: Any, out: Any, at: Any) -> Any:
+    """``fn(t, y + y_at, p, u, out + at)``: right-hand side, Jacobian values, parameter maps."""
+    return _make_call(3, (address, t, y, y_at, p, u, out, at))
+
+
+def _call_observe(
+    typingctx: Any, address: Any, t: Any, y: Any, y_at: Any, p: Any, u: Any, a: Any, out: Any, at: Any
+) -> Any:
+    """``fn(t, y + y_at, p, u, a, out + at)``: observables with the arguments `a` of one measurement."""
+    return _make_call(4, (address, t, y, y_at, p, u, a, out, at))
+
+
+def _call_second(
+    typingctx: Any, address: Any, t: Any, y: Any, y_at: Any, p: Any, u: Any, v: Any, w: Any, out: Any, at: Any
+) -> Any:
+    """``fn(t, y + y_at, p, u, v, w, out + at)``: the second derivative in directions `v` and `w`."""
+    return _make_call(5, (address, t, y, y_at, p, u, v, w, out, at))
+
+
+def _call_observe_second(
+    typingctx: Any,
+    address: Any,
+    t: Any,
+    y: Any,
+    y_at: Any,
+    p: Any,
+    u: Any,
+    a: Any,
+    v: Any,
+    w: Any,
+    out: Any,
+    at: Any,
+) -> Any:
+    """``fn(t, y + y_at, p, u, a, v, w, out + at)``: the same for observables."""
+    return _make_call(6, (address, t, y, y_at, p, u, a, v, w, out, at))
+
+
+# numba supplies the typing context, which type checkers do not know
+call_model: Any = intrinsic(_call_model)
+call_observe: Any = intrinsic(_call_observe)
+call_second: Any = intrinsic(_call_second)
+call_observe_second: Any = intrinsic(_call_observe_second)

@@ -1,0 +1,105 @@
+"""The one decorator for native kernels, and its cache on disk.
+
+Numba decides by the time stamp of a function's own file whether a cached kernel is fresh; it does
+not see that a *callee in another file* has changed, and then serves stale machine code.  Therefore
+all kernels of odefit share one folder, ``<user cache>/odefit/kernels-<digest>``, whose digest covers
+the source text of every file of the package that defines a kernel: touch one of them, and
+everything is compiled anew.  (Numba itself adds its version, the CPU and its features to the key.)
+
+Compiling takes seconds; the logger ``odefit.compile`` says so once for each entry point.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core import caching, event
+
+from odefit.native.places import cache_root, package_root
+
+logger = logging.getLogger("odefit.compile")
+
+_MARK = b"@kernel"
+
+
+def source_digest(root: Path) -> str:
+    """Hash path and text of every file below `root` that defines a kernel."""
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        text = path.read_bytes()
+        if _MARK in text:
+            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + text + b"\0")
+    return digest.hexdigest()[:20]
+
+
+@cache
+def kernel_folder() -> Path:
+    """Return the folder that holds this version's compiled kernels."""
+    return cache_root() / f"kernels-{source_digest(package_root())}"
+
+
+_CacheLocator: Any = caching._CacheLocator
+
+
+class _Locator(_CacheLocator):
+    """Put every kernel into `kernel_folder`; freshness is the folder's name."""
+
+    def __init__(self, py_func: Any) -> None:
+        self._line = py_func.__code__.co_firstlineno
+        self._module = py_func.__module__
+
+    def get_cache_path(self) -> str:
+        return str(kernel_folder())
+
+    def get_source_stamp(self) -> str:
+        return kernel_folder().name
+
+    def get_disambiguator(self) -> str:
+        return f"{self._module}-{self._line}"
+
+    @classmethod
+    def from_function(cls, py_func: Any, py_file: str) -> _Locator:
+        return cls(py_func)
+
+
+class _KernelCacheImpl(caching.CompileResultCacheImpl):
+    _locator_classes = [_Locator]
+
+
+class _KernelCache(caching.FunctionCache):
+    _impl_class = _KernelCacheImpl
+
+
+class _Announcer(event.Listener):
+    """Log the entry points of odefit that numba really compiles (cache hits raise no event)."""
+
+    def on_start(self, event: Any) -> None:
+        function = event.data["dispatcher"].py_func
+        if function.__module__.startswith("odefit.") and not function.__name__.startswith("_"):
+            logger.info("compiling kernel %s (once on this machine)", function.__name__)
+
+    def on_end(self, event: Any) -> None:
+        """Nothing to say at the end."""
+
+
+event.register("numba:compile", _Announcer())
+
+
+def kernel(function: Callable[..., Any]) -> Any:
+    """Compile `function` to native code on first use: cached, without the GIL, IEEE division.
+
+    A name that begins with an underscore marks a helper of other kernels: it is always inlined (a
+    call hands over every array in seven pieces, which costs more than a small loop), and it is
+    neither cached nor announced by itself.
+    """
+    helper = function.__name__.startswith("_")
+    dispatcher: Any = numba.njit(nogil=True, error_model="numpy", forceinline=helper)(function)
+    if not helper:
+        dispatcher._cache = _KernelCache(function)
+    return dispatcher

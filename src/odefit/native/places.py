@@ -1,0 +1,38 @@
+"""Where compiled things live on disk, and how files get there safely."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from functools import cache
+from pathlib import Path
+
+import platformdirs
+
+
+def cache_root() -> Path:
+    """Return the user's cache folder for odefit (``ODEFIT_CACHE_DIR`` overrides it)."""
+    chosen = os.environ.get("ODEFIT_CACHE_DIR")
+    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("odefit", appauthor=False))
+
+
+@cache
+def package_root() -> Path:
+    """Return the folder of the installed package."""
+    return Path(__file__).resolve().parent.parent
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write `content` so that a reader sees the old file or the whole new one, never a part.
+
+    The folder is made if needed.  Two processes writing the same path leave one complete file.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

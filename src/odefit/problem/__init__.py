@@ -1,0 +1,8 @@
+"""The estimation problem: parameters, experiments, measurements - numbers and names, validated, frozen."""
+
+from odefit.problem.experiments import Experiment, Period
+from odefit.problem.measurements import Measurements
+from odefit.problem.parameters import SCALES, Parameter
+from odefit.problem.problem import Problem, Settings
+
+__all__ = ["SCALES", "Experiment", "Measurements", "Parameter", "Period", "Problem", "Settings"]

@@ -1,0 +1,77 @@
+"""Experiments: under which conditions the model was run."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from odefit.errors import ProblemError, UnsupportedError
+
+USES = ("fit", "validate", "predict")
+
+
+@dataclass(frozen=True)
+class Period:
+    """A stretch of time with constant conditions.
+
+    Attributes
+    ----------
+    start
+        Where it begins; -inf means pre-equilibration.
+    overrides
+        What this experiment replaces: a parameter's or definition's name, or an initial value written
+        ``"A(0)"``, to a number or the text of an expression.
+    steady_state
+        Begin from the steady state of these conditions.
+    """
+
+    start: float = 0.0
+    overrides: Mapping[str, float | str] = field(default_factory=dict)
+    steady_state: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "overrides", MappingProxyType(dict(self.overrides)))
+        if self.steady_state or self.start == -math.inf:
+            raise UnsupportedError("an experiment that starts from a steady state")
+        if not math.isfinite(self.start):
+            raise ProblemError(f"an experiment starts at {self.start}; give a finite time.")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One run of the model: periods in order of time, and what its data are for.
+
+    Attributes
+    ----------
+    periods
+        At least one.  Several periods, `tables` and `events` are part of the contract; a problem that
+        uses them is refused until their methods exist.
+    until
+        Simulate at least to this time (NaN: to the last datum).
+    use
+        "fit": its data are fitted; "validate": scored only; "predict": it has none.
+    """
+
+    name: str
+    periods: tuple[Period, ...] = (Period(),)
+    tables: tuple[str, ...] = ()
+    events: tuple[object, ...] = ()
+    until: float = math.nan
+    use: str = "fit"
+
+    def __post_init__(self) -> None:
+        if not self.periods:
+            raise ProblemError(f"experiment '{self.name}' has no period; give at least Period(start).")
+        if len(self.periods) > 1:
+            raise UnsupportedError(f"several periods in experiment '{self.name}'")
+        if self.tables or self.events:
+            raise UnsupportedError(f"tables and events in experiment '{self.name}'")
+        if self.use not in USES:
+            raise ProblemError(f"experiment '{self.name}' has use = '{self.use}'; the uses are {', '.join(USES)}.")
+
+    @property
+    def start(self) -> float:
+        """Time at which the experiment begins."""
+        return self.periods[0].start

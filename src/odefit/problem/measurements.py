@@ -1,0 +1,162 @@
+"""Measurements: all data of a problem in columns of equal length."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.errors import ProblemError, UnsupportedError
+
+Column = npt.NDArray[Any]
+
+
+def _empty() -> dict[str, Column]:
+    return {}
+
+
+def _left_out() -> Any:
+    """Let a column be left out; `__post_init__` fills in what that means."""
+    return None
+
+
+@dataclass(frozen=True, eq=False)
+class Measurements:
+    """Columns, one entry per measured value.
+
+    Attributes
+    ----------
+    experiment, observable
+        Names.
+    time, value
+        When and what; a missing value is NaN and is left out of every sum.
+    row
+        Which values were taken together (the line of the data file): kept for criteria that need
+        whole rows.
+    sigma
+        Absolute standard deviation, NaN where none is given.
+    weight
+        Relative weight (the residual is multiplied by its square root), NaN where none is given; 0
+        ignores the value, infinity makes the model pass through it.
+    side
+        -1: the value sees the state before an event at its time; +1: after it.
+    since
+        Start of the interval of an interval observable, NaN for none.
+    censoring
+        -1: the true value lies below, +1: above, 0: it is measured.
+    coords, noise_args, observable_args
+        Grid coordinates and arguments of single measurements, by name.
+
+    Every column after `value` may be left out.  Columns that this version cannot
+    use (`since`, `censoring`, `coords`, arguments) are refused unless they say nothing.
+    """
+
+    experiment: Column
+    time: Column
+    observable: Column
+    value: Column
+    row: Column = _left_out()
+    sigma: Column = _left_out()
+    weight: Column = _left_out()
+    side: Column = _left_out()
+    since: Column = _left_out()
+    censoring: Column = _left_out()
+    coords: Mapping[str, Column] = field(default_factory=_empty)
+    noise_args: Mapping[str, Column] = field(default_factory=_empty)
+    observable_args: Mapping[str, Column] = field(default_factory=_empty)
+
+    def __post_init__(self) -> None:
+        n = len(self.value)
+        numbers = {"time": None, "value": None, "sigma": np.nan, "weight": np.nan, "since": np.nan}
+        for name, default in numbers.items():
+            given = getattr(self, name)
+            column = np.full(n, default, dtype=float) if given is None else np.asarray(given, dtype=float)
+            object.__setattr__(self, name, column)
+        for name in ("experiment", "observable"):
+            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=object))
+        for name, default in (("row", np.arange(n)), ("side", np.full(n, -1)), ("censoring", np.zeros(n))):
+            given = getattr(self, name)
+            object.__setattr__(self, name, np.asarray(default if given is None else given, dtype=np.int64))
+        self._check(n)
+
+    def _check(self, n: int) -> None:
+        columns = ("experiment", "time", "observable", "row", "sigma", "weight", "side", "since", "censoring")
+        for name in columns:
+            length = len(getattr(self, name))
+            if length != n:
+                raise ProblemError(f"the data column '{name}' has {length} entries but there are {n} values.")
+        if not np.isfinite(self.time).all():
+            raise ProblemError("a measurement has no finite time; every value needs the time at which it was taken.")
+        if np.isinf(self.value).any():
+            raise ProblemError("a measured value is infinite; leave a missing value empty.")
+        if (self.sigma <= 0).any() or np.isinf(self.sigma).any():
+            bad = self.sigma[(self.sigma <= 0) | np.isinf(self.sigma)][0]
+            raise ProblemError(f"a measurement has sigma = {bad:g}; a standard deviation is positive and finite.")
+        if (self.weight < 0).any():
+            raise ProblemError("a measurement has a negative weight; weights lie between 0 and infinity.")
+        if np.isinf(self.weight).any():
+            raise UnsupportedError("infinite weights (the model passes through a value)")
+        both = np.isfinite(self.sigma) & np.isfinite(self.weight) & (self.weight != 0)
+        if both.any():
+            raise ProblemError("a measurement has both sigma and weight; give one of the two (or weight 0).")
+        self._refuse_unsupported()
+
+    def _refuse_unsupported(self) -> None:
+        if np.isfinite(self.since).any():
+            raise UnsupportedError("interval observables (a 'from' column)")
+        if np.any(self.censoring):
+            raise UnsupportedError("censored measurements")
+        for name in ("coords", "noise_args", "observable_args"):
+            if getattr(self, name):
+                raise UnsupportedError(f"measurements with {name}")
+
+    def __len__(self) -> int:
+        return len(self.value)
+
+    @classmethod
+    def from_columns(
+        cls,
+        time: Sequence[float] | Column,
+        columns: Mapping[str, Sequence[float] | Column],
+        *,
+        experiment: str | Sequence[str] = "main",
+        sigma: Mapping[str, Sequence[float] | Column | float] | None = None,
+        weight: Mapping[str, Sequence[float] | Column | float] | None = None,
+    ) -> Measurements:
+        """Make measurements from a wide table: one time column, one column per observable.
+
+        Parameters
+        ----------
+        time
+            Shape (m,).
+        columns
+            Observable -> values, shape (m,); NaN where a value is missing.
+        experiment
+            One name, or one per row.
+        sigma, weight
+            Observable -> standard deviation or weight, a number or shape (m,).
+        """
+        times = np.asarray(time, dtype=float)
+        m = len(times)
+        names = np.full(m, experiment, dtype=object) if isinstance(experiment, str) else np.asarray(experiment, object)
+        for name, values in columns.items():
+            if len(values) != m:
+                raise ProblemError(f"the data column '{name}' has {len(values)} values but there are {m} times.")
+
+        def spread(given: Mapping[str, Any] | None) -> Column:
+            parts = [np.broadcast_to(np.asarray((given or {}).get(name, np.nan), dtype=float), m) for name in columns]
+            return np.stack(parts, axis=1).ravel() if parts else np.empty(0)
+
+        k = len(columns)
+        return cls(
+            experiment=np.repeat(names, k),
+            time=np.repeat(times, k),
+            observable=np.tile(np.array(list(columns), dtype=object), m),
+            value=np.stack([np.asarray(v, dtype=float) for v in columns.values()], axis=1).ravel(),
+            row=np.repeat(np.arange(m), k),
+            sigma=spread(sigma),
+            weight=spread(weight),
+        )

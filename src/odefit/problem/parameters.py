@@ -1,0 +1,97 @@
+"""Parameters: what is known about each number that may be estimated."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from odefit.errors import ProblemError, UnsupportedError
+
+SCALES = ("linear", "log", "log10", "logit")
+"""How the solver may see a parameter; the position is the code that kernels use."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One parameter in natural values; only the solver sees it through `scale`.
+
+    Attributes
+    ----------
+    start
+        Start value; the value itself if `fixed`.
+    lower, upper
+        Bounds on the natural value.
+    scale
+        "linear", "log", "log10" or "logit" (between finite bounds): numerical only, and the scale on
+        which the linearised interval is symmetric.
+    fixed
+        Keep the start value.
+    expression
+        Text of an expression in other parameters that defines this one (then it is not estimated).
+    prior, per, linear
+        Penalty, one value per experiment or per value of a data column, elimination of a parameter
+        that enters linearly.  A problem that uses them is refused until their methods exist.
+    unit
+        Label for reports.
+    """
+
+    name: str
+    start: float = math.nan
+    lower: float = -math.inf
+    upper: float = math.inf
+    scale: str = "linear"
+    fixed: bool = False
+    prior: str | None = None
+    expression: str | None = None
+    per: str | None = None
+    linear: bool = False
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        for word, used in (("prior", self.prior), ("per", self.per), ("linear", self.linear)):
+            if used:
+                raise UnsupportedError(f"'{word}' of parameter '{self.name}'")
+        if self.scale not in SCALES:
+            raise ProblemError(f"'{self.name}' has scale '{self.scale}'; the scales are {', '.join(SCALES)}.")
+        if self.expression is not None:
+            if not math.isnan(self.start):
+                raise ProblemError(
+                    f"'{self.name}' has both a start value and an expression; an expression is computed, "
+                    "not estimated: remove one of the two."
+                )
+            return
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        name, start, lower, upper = self.name, self.start, self.lower, self.upper
+        if not math.isfinite(start):
+            raise ProblemError(f"'{name}' has start value {start}; give a finite number.")
+        if math.isnan(lower) or math.isnan(upper):
+            raise ProblemError(f"'{name}' has a bound that is not a number; leave it out for no bound.")
+        if self.fixed:
+            return
+        if lower >= upper:
+            raise ProblemError(
+                f"'{name}' has lower bound {lower:g} and upper bound {upper:g}; "
+                "the lower one must be the smaller (to hold a value use fixed = true)."
+            )
+        if not lower <= start <= upper:
+            raise ProblemError(
+                f"'{name}' has start value {start:g} outside its bounds [{lower:g}, {upper:g}]; "
+                "move the start or the bounds."
+            )
+        if self.scale in ("log", "log10"):
+            if start <= 0:
+                raise ProblemError(
+                    f"'{name}' has start value {start:g} but scale '{self.scale}' needs a positive one; "
+                    "set start > 0 or scale = 'linear'."
+                )
+            if upper <= 0:
+                raise ProblemError(f"'{name}' has upper bound {upper:g}, which scale '{self.scale}' cannot reach.")
+        if self.scale == "logit":
+            if not (math.isfinite(lower) and math.isfinite(upper)):
+                raise ProblemError(f"'{name}' has scale 'logit', which needs finite lower and upper bounds.")
+            if not lower < start < upper:
+                raise ProblemError(
+                    f"'{name}' has start value {start:g} at a bound; scale 'logit' needs it strictly between."
+                )

@@ -1,0 +1,53 @@
+"""When to renew the step grids on which the objective is computed.
+
+Between renewals the objective is one smooth function; after one it is another.  A renewal costs an
+adaptive integration, and values on both sides of it must not be compared.  Policies are numbers; the
+grids themselves belong to the transcription.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Protocol
+
+
+class Decision(Enum):
+    """What to do about a trial point."""
+
+    KEEP = "judge it on the present grids"
+    SHORTEN = "give it up and try a shorter step"
+    REFRESH = "adapt the grids to it and judge both points on the new ones"
+
+
+class FreezePolicy(Protocol):
+    """Looks at integration errors relative to tolerance and decides."""
+
+    def decide(self, new_ratio: float, old_ratio: float, refreshes: int) -> Decision:
+        """Judge a trial point with error ratio `new_ratio`, coming from a point with `old_ratio`."""
+        ...
+
+    def is_trustworthy(self, ratio: float) -> bool:
+        """Tell whether a result with this error ratio may be reported."""
+        ...
+
+
+@dataclass(frozen=True)
+class OmegaTolerance:
+    """Edsberg and Wedin, 3.1: keep the steps while the error stays below omega times the tolerance.
+
+    To guarantee convergence the steps may be changed a limited number of times only.
+    """
+
+    omega: float = 10.0
+    most: int = 60
+
+    def decide(self, new_ratio: float, old_ratio: float, refreshes: int) -> Decision:
+        """See `FreezePolicy`."""
+        if new_ratio <= self.omega:
+            return Decision.KEEP
+        return Decision.REFRESH if refreshes < self.most else Decision.SHORTEN
+
+    def is_trustworthy(self, ratio: float) -> bool:
+        """Within the tolerance: what an adaptive integration would deliver."""
+        return ratio <= 1.0

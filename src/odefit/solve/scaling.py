@@ -1,0 +1,43 @@
+"""Typical sizes of the unknowns: what a step of length one means."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.native.kernel import kernel
+
+Array = npt.NDArray[np.float64]
+
+
+@kernel
+def _scale(x, start, logarithmic):
+    """Return the scale of one unknown.
+
+    A logarithmic unknown has scale 1; a linear one the size of its value, but at least a tenth of its
+    start value, so that passing zero does not freeze it.
+    """
+    return 1.0 if logarithmic else max(abs(x), 0.1 * abs(start), 1e-8)
+
+
+@kernel
+def scales(x, start, logarithmic, out):
+    """Fill the scales of all unknowns."""
+    for i in range(x.size):
+        out[i] = _scale(x[i], start[i], logarithmic[i])
+
+
+@dataclass(frozen=True, eq=False)
+class Scaling:
+    """Which unknowns are logarithmic, and where the linear ones started; scales follow the iterates."""
+
+    start: Array
+    logarithmic: npt.NDArray[np.bool_]
+
+    def of(self, x: Array) -> Array:
+        """Return the scale of each unknown at `x`."""
+        out = np.empty_like(x)
+        scales(x, self.start, self.logarithmic, out)
+        return out

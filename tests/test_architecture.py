@@ -1,0 +1,85 @@
+"""The order of the stages: a module may import only what stands to its left."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent / "src" / "odefit"
+STAGES = [
+    "errors", "native", "model", "pde", "problem", "compile", "integrate", "criteria", "solve", "transcribe",
+    "statistics", "strategy", "study", "formats", "report", "api", "gallery", "cli", "studio",
+]  # fmt: skip
+SOLVE_SEES = {"errors", "native", "solve"}
+# one-line methods that reach forward: result.summary
+FORWARD = {("strategy/result.py", "report")}
+
+
+def stage_of(module: str) -> str:
+    return module.split(".")[1] if "." in module else ""
+
+
+def imports_of(path: Path) -> set[str]:
+    """All odefit modules that `path` imports, inside functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: imports are absolute"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names} | {node.module or ""}
+    return {name for name in found if name.split(".")[0] == "odefit"}
+
+
+MODULES = sorted(p for p in ROOT.rglob("*.py") if p.parent != ROOT or p.name in ("errors.py", "api.py"))
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_stage_imports_only_earlier_stages(path):
+    own = path.relative_to(ROOT).parts[0].removesuffix(".py")
+    assert own in STAGES, f"'{own}' is not a stage of the architecture"
+    for module in imports_of(path):
+        stage = stage_of(module)
+        if stage == "" or (path.relative_to(ROOT).as_posix(), stage) in FORWARD:
+            continue
+        assert stage in STAGES, f"{path.name} imports {module}, which is no stage"
+        assert STAGES.index(stage) <= STAGES.index(own), f"{own} must not import {module}"
+        if own == "solve":
+            assert stage in SOLVE_SEES, f"solve must not import {module}"
+
+
+def test_no_import_cycles_between_modules():
+    def name_of(path: Path) -> str:
+        parts = ("odefit", *path.relative_to(ROOT).with_suffix("").parts)
+        return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+    names = {name_of(p): p for p in MODULES}
+    graph = {
+        name: {m for m in imports_of(path) if m in names and m != name and not _is_package_of(m, name)}
+        for name, path in names.items()
+        if path.relative_to(ROOT).as_posix() not in {file for file, _ in FORWARD}
+    }
+    done: set[str] = set()
+
+    def visit(name: str, above: tuple[str, ...]) -> None:
+        assert name not in above, f"cycle: {' -> '.join((*above[above.index(name) :], name))}"
+        if name not in done:
+            for other in sorted(graph.get(name, ())):
+                visit(other, (*above, name))
+            done.add(name)
+
+    for name in sorted(graph):
+        visit(name, ())
+
+
+def _is_package_of(package: str, module: str) -> bool:
+    """A module's own package is always being imported already; its siblings are what counts."""
+    return module.startswith(f"{package}.")
+
+
+def test_checker_sees_imports_inside_functions(tmp_path):
+    path = tmp_path / "late.py"
+    path.write_text("def f():\n    from odefit.cli.app import app\n    return app\n")
+    assert imports_of(path) == {"odefit.cli.app", "odefit.cli.app.app"}
