@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +16,7 @@ from odefit.compile import compile_problem
 from odefit.errors import OdefitError, ProblemError
 from odefit.formats import load_problem
 from odefit.integrate import Run, Status, integrator, segment_ends
-from odefit.native.stop import StopFlag
+from odefit.native.stop import StopFlag, stop_on_interrupt
 from odefit.problem import Experiment, Problem
 from odefit.solve import TraceRow
 from odefit.strategy import FitResult, fit_by
@@ -29,7 +26,6 @@ from odefit.transcribe.dense import DenseLinear
 if TYPE_CHECKING:
     import pandas as pd
 
-T = TypeVar("T")
 _POINTS = 101  # of a simulation that has neither times nor data
 
 
@@ -62,26 +58,8 @@ def fit(
     """
     stop = StopFlag()
     chosen = problem.settings.method if method is None else method
-    return _interruptible(lambda: fit_by(chosen, problem, stop=stop, callback=callback), stop)
-
-
-@cache
-def _worker() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(max_workers=1, thread_name_prefix="odefit")
-
-
-def _interruptible(work: Callable[[], T], stop: StopFlag) -> T:
-    """Do `work` in a thread so that Ctrl-C reaches the main thread while native code runs."""
-    if threading.current_thread() is not threading.main_thread():
-        return work()  # signals never come here
-    future: Future[T] = _worker().submit(work)
-    while True:
-        try:
-            return future.result()
-        except KeyboardInterrupt:
-            if future.done():
-                raise
-            stop.set()
+    with stop_on_interrupt(stop):
+        return fit_by(chosen, problem, stop=stop, callback=callback)
 
 
 def simulate(

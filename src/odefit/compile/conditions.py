@@ -123,7 +123,7 @@ def model_functions(model: Model, layout: Layout, observables: tuple[str, ...]) 
 
     common = (("y", y), ("p", p), ("u", nothing))
     return {
-        "rhs": SymbolicFunction("rhs", time, common, ("y", "p"), stack(resolved[: len(rhs)])),
+        "rhs": SymbolicFunction("rhs", time, common, ("y", "p"), stack(resolved[: len(rhs)]), directional=True),
         "observe": SymbolicFunction(
             "observe", time, (*common, ("a", nothing)), ("y", "p"), stack(resolved[len(rhs) :])
         ),

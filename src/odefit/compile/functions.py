@@ -5,6 +5,7 @@ vector z (states and parameters, say).  Native code is made for
 
 * the value, ``out = F``;
 * the Jacobian ``dF/dz`` on a fixed sparse pattern, rows compressed (CSR), ``out`` = its non-zeros;
+* the derivative in `LANES` directions at once, ``out_ia = sum_j dF_i/dz_j v_ja``, if asked for;
 * the second derivative in two directions, ``out_i = sum_jk d2F_i/dz_j dz_k v_j w_k``, made on demand.
 
 Functions with conditions are differentiated forward: there the untaken branch is masked *after* its
@@ -40,6 +41,8 @@ class SymbolicFunction:
         Name and SX column of each array argument, in the order of the native signature.
     by
         Names of the arrays that, stacked, make z.
+    directional
+        Whether native code for directional derivatives is wanted.
     """
 
     name: str
@@ -47,6 +50,7 @@ class SymbolicFunction:
     arrays: tuple[tuple[str, Any], ...]
     by: tuple[str, ...]
     out: Any
+    directional: bool = False
 
     @cached_property
     def value(self) -> Any:
@@ -70,6 +74,11 @@ class SymbolicFunction:
         nonzeros = ca.vertcat(*transposed.nonzeros()) if transposed.nnz() else ca.SX(0, 1)
         return self._function(f"{self.name}_jacobian", nonzeros), list(pattern.colind()), list(pattern.row())
 
+    def directions(self) -> Any:
+        """Return the function of the derivative in a direction, one array ``v_a`` for each array a of z."""
+        parts = [ca.SX.sym(f"v_{name}", array.numel()) for name, array in self.arrays if name in self.by]
+        return self._function(f"{self.name}_directions", ca.jtimes(self.out, self._z, ca.vertcat(*parts)), *parts)
+
     def second(self) -> Any:
         """Return the function of the second derivative in two directions."""
         v = ca.SX.sym("v", self._z.numel())
@@ -85,8 +94,8 @@ class NativeFunction:
 
     Attributes
     ----------
-    value, jacobian
-        Addresses (see `odefit.native.calls` for the signatures).
+    value, jacobian, directions
+        Addresses (see `odefit.native.calls` for the signatures); the last one is 0 if not asked for.
     row_ptr, col
         CSR pattern of the Jacobian with respect to z; shapes ``(n_out + 1,)`` and ``(n_nonzero,)``.
     """
@@ -96,6 +105,7 @@ class NativeFunction:
     n_in: int
     value: int
     jacobian: int
+    directions: int
     row_ptr: npt.NDArray[np.int64]
     col: npt.NDArray[np.uint64]
     library: FunctionLibrary
@@ -104,6 +114,27 @@ class NativeFunction:
     def second(self) -> int:
         """Address of the second directional derivative; compiled on first access."""
         return self.library.second_order.address(f"{self.name}_second")
+
+
+class _Module:
+    """Functions that are compiled together."""
+
+    def __init__(self) -> None:
+        self._functions: list[Any] = []
+        self._arrays: list[list[str]] = []
+        self._wide: set[str] = set()
+
+    def add(
+        self, symbolic: SymbolicFunction, function: Any, single: Sequence[str] = (), wide: Sequence[str] = ()
+    ) -> None:
+        """Add a function with the arrays of `symbolic` and further ones, single or with lanes."""
+        self._functions.append(function)
+        self._arrays.append([*(name for name, _ in symbolic.arrays), *single, *wide])
+        self._wide.update(wide)
+
+    def compile(self) -> bytes:
+        size = sum(function.n_instructions() for function in self._functions)
+        return build_object(assembly(self._functions, self._arrays, self._wide), size)
 
 
 class FunctionLibrary:
@@ -122,7 +153,7 @@ class FunctionLibrary:
         self._title = title
         self._symbolic = tuple(functions)
         self._serialised = [function.value.serialize() for function in functions]
-        self._layout = [f"{function.name}:{','.join(function.by)}" for function in functions]
+        self._layout = [f"{f.name}:{','.join(f.by)}:{f.directional}" for f in functions]
         stored = self._stored("first", self._build_first)
         self._first = LoadedObject(stored.code)
         self._facts = stored.facts
@@ -136,24 +167,23 @@ class FunctionLibrary:
             store.save(name, stored)
         return stored
 
-    def _assemble(self, functions: Sequence[Any], extra: tuple[str, ...] = ()) -> bytes:
-        per = len(functions) // max(len(self._symbolic), 1)
-        names = [[*(name for name, _ in f.arrays), *extra] for f in self._symbolic for _ in range(per)]
-        size = sum(function.n_instructions() for function in functions)
-        return build_object(assembly(functions, names), size)
-
     def _build_first(self) -> store.StoredObject:
-        functions: list[Any] = []
+        module = _Module()
         facts: dict[str, Any] = {}
         for symbolic in self._symbolic:
             jacobian, row_ptr, col = symbolic.jacobian()
-            functions += [symbolic.value, jacobian]
+            module.add(symbolic, symbolic.value)
+            module.add(symbolic, jacobian)
+            if symbolic.directional:
+                module.add(symbolic, symbolic.directions(), wide=[f"v_{name}" for name in symbolic.by])
             facts[symbolic.name] = {"row_ptr": row_ptr, "col": col}
-        return store.StoredObject(self._assemble(functions), facts)
+        return store.StoredObject(module.compile(), facts)
 
     def _build_second(self) -> store.StoredObject:
-        functions = [symbolic.second() for symbolic in self._symbolic]
-        return store.StoredObject(self._assemble(functions, ("v", "w")), {})
+        module = _Module()
+        for symbolic in self._symbolic:
+            module.add(symbolic, symbolic.second(), single=["v", "w"])
+        return store.StoredObject(module.compile(), {})
 
     @cached_property
     def second_order(self) -> LoadedObject:
@@ -169,6 +199,7 @@ class FunctionLibrary:
             n_in=symbolic._z.numel(),
             value=self._first.address(name),
             jacobian=self._first.address(f"{name}_jacobian"),
+            directions=self._first.address(f"{name}_directions") if symbolic.directional else 0,
             row_ptr=np.array(facts["row_ptr"], dtype=np.int64),
             col=np.array(facts["col"], dtype=np.uint64),  # unsigned: numba need not look for negative indices
             library=self,

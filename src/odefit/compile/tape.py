@@ -14,12 +14,17 @@ Meanings that differ from C on purpose, so that a failure is never hidden and ne
 * a *condition* times a value is a selection: where the condition is false the product is 0, whatever
   the value, NaN and infinity included.  Together with forward differentiation this makes
   ``if(x > 0, x*log(x), 0)`` and its derivatives finite at x = 0.
+
+**Lanes.**  Arrays may be declared *wide*: each of their elements is a group of `LANES` numbers that stand
+for as many evaluations at once, and so is everything computed from them; the output of such a function is
+wide as a whole.  Derivatives in several directions are linear in the directions, so that this costs one
+vector instruction where there was a scalar one.
 """
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +33,8 @@ import casadi as ca
 from odefit.errors import CompileError
 
 CHUNK = 400
+LANES = 4
+_WIDE = f"<{LANES} x double>"
 
 _LIBM = {
     ca.OP_EXP: "exp",
@@ -86,6 +93,7 @@ class _Value:
     place: tuple[int, int] = (0, 0)  # of an input: which array, which element
     chunk: int = 0
     slot: int = -1  # in the work array, if a later chunk needs it
+    wide: bool = False  # a group of lanes
 
 
 @dataclass(slots=True)
@@ -95,19 +103,14 @@ class _Tape:
     n_chunks: int
 
 
-def n_instructions(function: Any) -> int:
-    """Return the length of the tape of `function`."""
-    return function.n_instructions()
-
-
 def uses_conditions(function: Any) -> bool:
     """Tell whether the tape holds an operation whose untaken side must not leak into derivatives."""
     kinds = {ca.OP_IF_ELSE_ZERO, ca.OP_FMIN, ca.OP_FMAX, *_BOOLEAN}
     return any(function.instruction_id(k) in kinds for k in range(function.n_instructions()))
 
 
-def _read(function: Any) -> _Tape:
-    """Read the tape of `function` into values, numbered in order of computation."""
+def _read(function: Any, wide: Sequence[int] = ()) -> _Tape:
+    """Read the tape of `function` into values, numbered in order of computation; `wide` inputs have lanes."""
     values: list[_Value] = []
     outputs: list[tuple[int, int, int]] = []
     register: dict[int, int] = {}
@@ -123,9 +126,10 @@ def _read(function: Any) -> _Tape:
         if operation == ca.OP_CONST:
             value = _Value(operation, (), constant=function.instruction_constant(k))
         elif operation == ca.OP_INPUT:
-            value = _Value(operation, (), place=(inputs[0], inputs[1]))
+            value = _Value(operation, (), place=(inputs[0], inputs[1]), wide=inputs[0] in wide)
         else:
-            value = _Value(operation, tuple(register[i] for i in inputs))
+            operands = tuple(register[i] for i in inputs)
+            value = _Value(operation, operands, wide=any(values[i].wide for i in operands))
             counted += 1
         value.chunk = chunk
         register[function.instruction_output(k)[0]] = len(values)
@@ -168,8 +172,10 @@ class _Writer:
     tape: _Tape
     work_size: int
     external: set[str]
+    lanes: int = 1  # of the output and of the slots
     lines: list[str] = field(default_factory=list)
     known: dict[int, str] = field(default_factory=dict)  # values present in the chunk being printed
+    spread: dict[int, str] = field(default_factory=dict)  # the same, copied to all lanes
     flags: dict[int, str] = field(default_factory=dict)  # the same, as i1 (conditions only)
     counter: int = 0
 
@@ -183,29 +189,43 @@ class _Writer:
         return name
 
     def number(self, k: int) -> str:
-        """Return value `k` as a double in the current chunk, loading it if needed."""
+        """Return value `k` in the current chunk, loading it if needed."""
         if k in self.known:
             return self.known[k]
         value = self.tape.values[k]
         if value.operation == ca.OP_CONST:
             result = literal(value.constant)
         elif value.operation == ca.OP_INPUT:
-            result = self.load_input(*value.place)
+            result = self.load_input(*value.place, value.wide)
         elif k in self.flags:
             result = self.emit(f"uitofp i1 {self.flags[k]} to double")
         else:
-            address = self.emit(f"getelementptr double, ptr %work, i64 {value.slot}")
-            result = self.emit(f"load double, ptr {address}")
+            address = self.emit(f"getelementptr double, ptr %work, i64 {value.slot * self.lanes}")
+            result = self.emit(f"load {self.kind(k)}, ptr {address}, align 8")
         self.known[k] = result
         return result
 
-    def load_input(self, array: int, element: int) -> str:
+    def kind(self, k: int) -> str:
+        return _WIDE if self.tape.values[k].wide else "double"
+
+    def load_input(self, array: int, element: int, wide: bool) -> str:
         if array == 0:
             return "%t"
         pointer = f"%{self.array_names[array - 1]}"
         if element:
-            pointer = self.emit(f"getelementptr double, ptr {pointer}, i64 {element}")
-        return self.emit(f"load double, ptr {pointer}")
+            pointer = self.emit(f"getelementptr double, ptr {pointer}, i64 {element * (LANES if wide else 1)}")
+        return self.emit(f"load {_WIDE if wide else 'double'}, ptr {pointer}, align 8")
+
+    def as_wide(self, k: int, wide: bool) -> str:
+        """Return value `k`, copied to all lanes if it is a single number and `wide` asks for lanes."""
+        if not wide or self.tape.values[k].wide:
+            return self.number(k)
+        if k not in self.spread:
+            single = self.emit(f"insertelement {_WIDE} poison, double {self.number(k)}, i64 0")
+            self.spread[k] = self.emit(
+                f"shufflevector {_WIDE} {single}, {_WIDE} poison, <{LANES} x i32> zeroinitializer"
+            )
+        return self.spread[k]
 
     def flag(self, k: int) -> str:
         """Return value `k` as a condition (i1): different from zero."""
@@ -222,7 +242,8 @@ class _Writer:
         return self.emit(f"call double @{function}({arguments})")
 
     def select(self, condition: int, value: int) -> str:
-        return self.emit(f"select i1 {self.flag(condition)}, double {self.number(value)}, double {literal(0.0)}")
+        kind = self.kind(value)
+        return self.emit(f"select i1 {self.flag(condition)}, {kind} {self.number(value)}, {kind} zeroinitializer")
 
     def compute(self, k: int) -> None:
         """Print the instruction that makes value `k`."""
@@ -235,8 +256,10 @@ class _Writer:
         elif operation == ca.OP_MUL and self.is_condition(operands[1]):
             self.known[k] = self.select(operands[1], operands[0])
         elif operation in _ARITHMETIC:
-            a, b = (self.number(i) for i in operands)
-            self.known[k] = self.emit(f"{_ARITHMETIC[operation]} double {a}, {b}")
+            a, b = (self.as_wide(i, value.wide) for i in operands)
+            self.known[k] = self.emit(f"{_ARITHMETIC[operation]} {self.kind(k)} {a}, {b}")
+        elif value.wide and operation not in _LINEAR:
+            raise CompileError(f"a directional derivative is not linear in its directions (CasADi {operation})")
         elif operation in _LIBM or operation in _INTRINSIC:
             name = _LIBM.get(operation) or _INTRINSIC[operation]
             self.known[k] = self.call(name, operands[: 2 if operation in _BINARY_FUNCTIONS else 1])
@@ -245,8 +268,8 @@ class _Writer:
         else:
             raise CompileError(f"the model uses an operation that has no native form (CasADi operation {operation})")
         if value.slot >= 0:
-            address = self.emit(f"getelementptr double, ptr %work, i64 {value.slot}")
-            self.lines.append(f"  store double {self.number(k)}, ptr {address}")
+            address = self.emit(f"getelementptr double, ptr %work, i64 {value.slot * self.lanes}")
+            self.lines.append(f"  store {self.kind(k)} {self.number(k)}, ptr {address}, align 8")
 
     def condition(self, operation: int, operands: Sequence[int]) -> str:
         if operation in _COMPARISON:
@@ -278,7 +301,7 @@ class _Writer:
         for element, number, chunk in self.tape.outputs:
             outputs[chunk].append((element, number))
         for chunk in range(self.tape.n_chunks):
-            self.known, self.flags, self.counter = {}, {}, 0
+            self.known, self.spread, self.flags, self.counter = {}, {}, {}, 0
             if chunked:
                 self.lines.append(
                     f"define internal void @{self.name}_{chunk}({signature}, ptr noalias %work) noinline nounwind {{"
@@ -288,13 +311,14 @@ class _Writer:
             for k in by_chunk[chunk]:
                 self.compute(k)
             for element, number in outputs[chunk]:
-                result = self.number(number)
-                address = self.emit(f"getelementptr double, ptr %out, i64 {element}")
-                self.lines.append(f"  store double {result}, ptr {address}")
+                wide = self.lanes > 1
+                result = self.as_wide(number, wide)
+                address = self.emit(f"getelementptr double, ptr %out, i64 {element * self.lanes}")
+                self.lines.append(f"  store {_WIDE if wide else 'double'} {result}, ptr {address}, align 8")
             self.lines.append("  ret void\n}")
         if chunked:
             self.lines.append(f"define void @{self.name}({signature}) nounwind {{")
-            self.lines.append(f"  %work = alloca double, i64 {max(self.work_size, 1)}")
+            self.lines.append(f"  %work = alloca double, i64 {max(self.work_size * self.lanes, 1)}")
             self.lines.extend(
                 f"  call void @{self.name}_{chunk}({passed}, ptr %work)" for chunk in range(self.tape.n_chunks)
             )
@@ -303,17 +327,18 @@ class _Writer:
 
 
 _SPECIAL: dict[int, Callable[[_Writer, Sequence[int]], str]] = {
-    ca.OP_NEG: lambda w, o: w.emit(f"fneg double {w.number(o[0])}"),
+    ca.OP_NEG: lambda w, o: w.emit(f"fneg {w.kind(o[0])} {w.number(o[0])}"),
     ca.OP_SQ: lambda w, o: w.emit(f"fmul double {w.number(o[0])}, {w.number(o[0])}"),
-    ca.OP_TWICE: lambda w, o: w.emit(f"fadd double {w.number(o[0])}, {w.number(o[0])}"),
+    ca.OP_TWICE: lambda w, o: w.emit(f"fadd {w.kind(o[0])} {w.number(o[0])}, {w.number(o[0])}"),
     ca.OP_INV: lambda w, o: w.emit(f"fdiv double {literal(1.0)}, {w.number(o[0])}"),
     ca.OP_ASSIGN: lambda w, o: w.number(o[0]),
     ca.OP_SIGN: lambda w, o: w.sign(o[0]),
     ca.OP_IF_ELSE_ZERO: lambda w, o: w.select(o[0], o[1]),
 }
+_LINEAR = frozenset([ca.OP_NEG, ca.OP_TWICE, ca.OP_ASSIGN, ca.OP_IF_ELSE_ZERO])
 
 
-def assembly(functions: Sequence[Any], array_names: Sequence[Sequence[str]]) -> str:
+def assembly(functions: Sequence[Any], array_names: Sequence[Sequence[str]], wide: Collection[str] = ()) -> str:
     """Translate SX functions into one LLVM module.
 
     Parameters
@@ -323,13 +348,16 @@ def assembly(functions: Sequence[Any], array_names: Sequence[Sequence[str]]) -> 
         ``void name(double t, double* a_1, ..., double* a_k, double* out)``.
     array_names
         Names of ``a_1 ... a_k`` for each function.
+    wide
+        Names of arrays whose elements have lanes; a function that has one writes lanes.
     """
     external: set[str] = set()
     bodies = []
     for function, names in zip(functions, array_names, strict=True):
-        tape = _read(function)
+        lanes = [i + 1 for i, name in enumerate(names) if name in wide]  # input 0 is the time
+        tape = _read(function, lanes)
         work_size = _assign_slots(tape)
-        bodies.append(_Writer(function.name(), names, tape, work_size, external).write())
+        bodies.append(_Writer(function.name(), names, tape, work_size, external, LANES if lanes else 1).write())
     declarations = []
     for entry in sorted(external):
         name, arity = entry.rsplit("/", 1)

@@ -1,8 +1,11 @@
-"""What an integrator is given and what it returns; the whole contract, stated once."""
+"""What an integrator is given and what it returns; the whole contract, stated once.
+
+These records are named tuples: a fit makes some of them at every evaluation, and a solution may take
+no longer than ten microseconds.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
@@ -58,8 +61,7 @@ _SENTENCES = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Run:
+class Run(NamedTuple):
     """One initial value problem with the directions in which it is differentiated.
 
     Attributes
@@ -99,8 +101,7 @@ def segment_ends(t0: float, times: Array, stops: Array | None = None) -> Array:
     return np.concatenate([stops[(stops > t0) & (stops < end[0])], end])
 
 
-@dataclass(frozen=True, eq=False)
-class StepGrid:
+class StepGrid(NamedTuple):
     """The steps of a solution; replaying them gives the same discrete map again.
 
     Attributes
@@ -110,7 +111,8 @@ class StepGrid:
     steps
         Step sizes h of all segments, one after the other.
     counts
-        Number of steps in each segment; a segment ends at a stop or at the end.
+        Behind the numbers of `Counters` (what making it cost): how many steps each segment has.  A
+        segment ends at a stop or at the end.
     """
 
     method: str
@@ -120,7 +122,7 @@ class StepGrid:
     @property
     def segments(self) -> tuple[Array, ...]:
         """The step sizes, segment by segment."""
-        return tuple(np.split(self.steps, np.cumsum(self.counts)[:-1]))
+        return tuple(np.split(self.steps, np.cumsum(self.counts[len(Counters._fields) :])[:-1]))
 
 
 class Counters(NamedTuple):
@@ -133,8 +135,7 @@ class Counters(NamedTuple):
     second: int
 
 
-@dataclass(frozen=True, eq=False)
-class Trajectory:
+class Trajectory(NamedTuple):
     """The solution at the times asked for.
 
     Attributes
@@ -152,6 +153,8 @@ class Trajectory:
     derivatives
         "discrete": S is the derivative of y as computed on this grid, to rounding; "variational": it
         solves the variational equations to tolerance.
+    counts
+        The numbers of `counters`, then the steps of each segment.
     """
 
     status: Status
@@ -163,7 +166,12 @@ class Trajectory:
     grid: StepGrid
     error_ratio: float
     derivatives: str
-    counters: Counters
+    counts: npt.NDArray[np.int64]
+
+    @property
+    def counters(self) -> Counters:
+        """What it cost."""
+        return Counters(*self.counts[: len(Counters._fields)].tolist())
 
     def sentence(self, model: CompiledModel) -> str:
         """Say in words how the integration ended."""

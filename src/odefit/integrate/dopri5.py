@@ -25,7 +25,7 @@ from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
 from odefit.integrate.contract import Counters, Run, Status, StepGrid, Trajectory
 from odefit.integrate.tableau import A, B, C, D, E
-from odefit.native.calls import call_model, call_second
+from odefit.native.calls import call_directions, call_model, call_second
 from odefit.native.kernel import kernel
 from odefit.native.stop import StopFlag
 
@@ -34,9 +34,8 @@ _SAFETY, _BETA, _SHRINK_MOST, _GROW_MOST = 0.9, 0.04, 0.2, 10.0
 _EXPONENT = 0.2 - 0.75 * _BETA
 _SMALLEST_RATIO = 1e-4  # of error to tolerance, that step control distinguishes
 _LOG_SMALLEST_RATIO = math.log(_SMALLEST_RATIO)
+_COUNTERS = len(Counters._fields)
 _TINY = 4.0 * float(np.finfo(float).eps)
-# places in the vector of results that the kernel fills
-_T, _RATIO, _CAUSE, _STEPS, _REJECTED, _RHS, _JACOBIAN, _SECOND = range(8)
 
 
 @kernel
@@ -67,6 +66,54 @@ def _stage(s, y, h, k, n, out, row):
             out[row, i] = y[0, i] + h * (
                 A[6, 0] * k[0, i] + A[6, 2] * k[2, i] + A[6, 3] * k[3, i] + A[6, 4] * k[4, i] + A[6, 5] * k[5, i]
             )
+
+
+@kernel
+def _state_stages(rhs, t, h, y, p, u, n, k, states):
+    """Compute the stages of a step.  Written out: constant rows spare the machine a dozen running pointers."""
+    _stage(1, y, h, k, n, states, 1)
+    call_model(rhs, t + C[1] * h, states, n, p, u, k, n)
+    _stage(2, y, h, k, n, states, 2)
+    call_model(rhs, t + C[2] * h, states, 2 * n, p, u, k, 2 * n)
+    _stage(3, y, h, k, n, states, 3)
+    call_model(rhs, t + C[3] * h, states, 3 * n, p, u, k, 3 * n)
+    _stage(4, y, h, k, n, states, 4)
+    call_model(rhs, t + C[4] * h, states, 4 * n, p, u, k, 4 * n)
+    _stage(5, y, h, k, n, states, 5)
+    call_model(rhs, t + h, states, 5 * n, p, u, k, 5 * n)
+    _stage(6, y, h, k, n, states, 6)
+    call_model(rhs, t + h, states, 6 * n, p, u, k, 6 * n)
+
+
+@kernel
+def _direction_stages(directions, t, h, c_flat, z_flat, z, seeds, p, u, n, states, k_flat, k):
+    """Compute the stages of the first-order sensitivities at the stages of the states."""
+    size = c_flat.shape[1]
+    _stage(1, c_flat, h, k_flat, size, z_flat, 0)
+    _slopes(directions, t + C[1] * h, states, n, p, u, z, seeds, n, k, 1)
+    _stage(2, c_flat, h, k_flat, size, z_flat, 0)
+    _slopes(directions, t + C[2] * h, states, 2 * n, p, u, z, seeds, n, k, 2)
+    _stage(3, c_flat, h, k_flat, size, z_flat, 0)
+    _slopes(directions, t + C[3] * h, states, 3 * n, p, u, z, seeds, n, k, 3)
+    _stage(4, c_flat, h, k_flat, size, z_flat, 0)
+    _slopes(directions, t + C[4] * h, states, 4 * n, p, u, z, seeds, n, k, 4)
+    _stage(5, c_flat, h, k_flat, size, z_flat, 0)
+    _slopes(directions, t + h, states, 5 * n, p, u, z, seeds, n, k, 5)
+    _stage(6, c_flat, h, k_flat, size, z_flat, 0)
+    _slopes(directions, t + h, states, 6 * n, p, u, z, seeds, n, k, 6)
+
+
+@kernel
+def _pair_stages(
+    functions, t, h, c1_flat, z1_flat, z1, k1_flat, p1, c2_flat, z2_flat, z2, k2_flat, p2,
+    p, u, n, q, states, v, w, d2, k2,
+):  # fmt: skip
+    """Compute the stages of the second-order sensitivities; those of first order are there already."""
+    for s in range(1, 7):
+        _stage(s, c1_flat, h, k1_flat, c1_flat.shape[1], z1_flat, 0)
+        _stage(s, c2_flat, h, k2_flat, c2_flat.shape[1], z2_flat, 0)
+        _slopes(functions[1], t + C[s] * h, states, s * n, p, u, z2, p2, n, k2, s)
+        _add_second(functions[2], t + C[s] * h, states, s * n, p, u, z1, p1, n, q, v, w, d2, k2, s)
 
 
 @kernel
@@ -149,71 +196,68 @@ def _initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, states):
 
 
 @kernel
-def _times_directions(row_ptr, col, values, z, n, out, s):
-    """Set ``out[s] = f_z z`` for the CSR Jacobian; `z` is (n + n_p, blocks, 4), `out` (7, n, blocks, 4)."""
-    for i in range(n):
-        for b in range(z.shape[1]):
-            sum0, sum1, sum2, sum3 = 0.0, 0.0, 0.0, 0.0
-            for e in range(row_ptr[i], row_ptr[i + 1]):
-                v = values[e]
-                j = col[e]
-                sum0 += v * z[j, b, 0]
-                sum1 += v * z[j, b, 1]
-                sum2 += v * z[j, b, 2]
-                sum3 += v * z[j, b, 3]
-            out[s, i, b, 0] = sum0
-            out[s, i, b, 1] = sum1
-            out[s, i, b, 2] = sum2
-            out[s, i, b, 3] = sum3
+def _slopes(directions, t, states, at, p, u, z, seeds, n, out, s):
+    """Set ``out[s] = f_y z + f_p seeds``, a block of four directions after the other."""
+    for b in range(z.shape[0]):
+        call_directions(
+            directions, t, states, at, p, u, z, b * 4 * n, seeds, b * 4 * p.size, out, (s * z.shape[0] + b) * 4 * n
+        )
 
 
 @kernel
-def _add_second(second, t, states, at, p, u, z, n, q, v, w, d2, out, s):
+def _add_second(second, t, states, at, p, u, z, seeds, n, q, v, w, d2, out, s):
     """Add ``D2f[z_a, z_b]`` for all pairs a <= b of directions to ``out[s]``."""
     pair = 0
     for a in range(q):
-        for j in range(v.size):
-            v[j] = z[j, a // 4, a % 4]
+        _direction(z, seeds, a, n, v)
         for b in range(a, q):
-            for j in range(w.size):
-                w[j] = z[j, b // 4, b % 4]
+            _direction(z, seeds, b, n, w)
             call_second(second, t, states, at, p, u, v, w, d2, 0)
             for i in range(n):
-                out[s, i, pair // 4, pair % 4] += d2[i]
+                out[s, pair // 4, i, pair % 4] += d2[i]
             pair += 1
 
 
 @kernel
-def _stack(s, seeds, n, n_p, q):
-    """Return the directions (n + n_p, blocks, 4): sensitivities above the seeds of p, padded with zeros.
+def _direction(z, seeds, a, n, v):
+    """Copy direction `a` (states above parameters) to the vector `v`."""
+    for i in range(n):
+        v[i] = z[a // 4, i, a % 4]
+    for i in range(v.size - n):
+        v[n + i] = seeds[a // 4, i, a % 4]
 
-    Blocks of four columns are what the machine multiplies at once.
+
+@kernel
+def _in_blocks(columns, q):
+    """Return the first `q` columns of a matrix (n, ...) in blocks (blocks, n, 4), padded with zeros.
+
+    Four columns are what the machine multiplies at once.
     """
-    z = np.empty((n + n_p, (q + 3) // 4, 4))
-    for c in range(4 * z.shape[1]):
+    n = columns.shape[0]
+    z = np.empty(((q + 3) // 4, n, 4))
+    for c in range(4 * z.shape[0]):
         for i in range(n):
-            z[i, c // 4, c % 4] = s[i, c] if c < q else 0.0
-        for i in range(n_p):
-            z[n + i, c // 4, c % 4] = seeds[i, c] if c < q else 0.0
+            z[c // 4, i, c % 4] = columns[i, c] if c < q else 0.0
     return z
 
 
 @kernel
 def _interpolate_directions(z, h, k, n, q, w, out, row):
-    for i in range(n):
-        for c in range(q):
-            b, r = c // 4, c % 4
-            out[row, i, c] = z[i, b, r] + h * (
-                w[0] * k[0, i, b, r] + w[2] * k[2, i, b, r] + w[3] * k[3, i, b, r]
-                + w[4] * k[4, i, b, r] + w[5] * k[5, i, b, r] + w[6] * k[6, i, b, r]
-            )  # fmt: skip
+    for b in range(z.shape[0]):
+        lanes = min(4, q - 4 * b)
+        for i in range(n):
+            for r in range(lanes):
+                out[row, i, 4 * b + r] = z[b, i, r] + h * (
+                    w[0] * k[0, b, i, r] + w[2] * k[2, b, i, r] + w[3] * k[3, b, i, r]
+                    + w[4] * k[4, b, i, r] + w[5] * k[5, b, i, r] + w[6] * k[6, b, i, r]
+                )  # fmt: skip
 
 
 @kernel
 def _write_start(z, n, q, out):
     for i in range(n):
         for c in range(q):
-            out[0, i, c] = z[i, c // 4, c % 4]
+            out[0, i, c] = z[c // 4, i, c % 4]
 
 
 @kernel
@@ -245,15 +289,15 @@ def _shift(current, new, row, k, n):
 
 @kernel
 def dopri5_solve(
-    functions, row_ptr, col, t0, ends, y0, p, u, dy0, dp, d2y0, d2p, times, y_out, s1_out, s2_out,
-    steps, counts, replay, rtol, atol, max_steps, order, stop, info,
+    functions, t0, ends, y0, p, u, dy0, dp, d2y0, d2p, times, y_out, s1_out, s2_out,
+    steps, counts, replay, rtol, atol, max_steps, order, stop,
 ):  # fmt: skip
     """Integrate from `t0` through all segments.
 
     Parameters
     ----------
-    functions, row_ptr, col
-        Addresses of f, of its Jacobian by (y, p) and of its second derivative; the CSR pattern.
+    functions
+        Addresses of f, of its derivatives in directions of (y, p), and of its second derivative.
     ends
         Ends of the segments; no step crosses one.
     y0, dy0, d2y0, p, dp, d2p, u
@@ -261,36 +305,31 @@ def dopri5_solve(
     times, y_out, s1_out, s2_out
         Output times, and where to write: a row per time, (m,), (m, n), (m, n, q), (m, n, pairs).
     steps, counts, replay
-        With `replay` the steps to take again, and how many in each segment; otherwise `counts` is filled.
-    info
-        Filled with end time, error ratio, counters, cause (see the constants above).
+        With `replay` the steps to take again.  `counts` holds, behind room for the numbers of
+        `Counters`, how many steps each segment has; it is filled.
 
     Returns
     -------
-    status, steps
-        Status code and the steps taken.
+    status, t, cause, ratio, steps
+        Status code, time reached, state to blame (-1: none), largest error over tolerance, steps taken.
     """
     n, n_p = y0.size, p.size
     q = dy0.shape[1] if order >= 1 else 0
     m = d2y0.shape[1] if order == 2 else 0
-    rhs, jacobian, second = functions
+    rhs, directions, second = functions
     y = np.empty((1, n))
     k = np.empty((7, n))
     states = np.empty((7, n))  # of the stages; the last one is the new state
     weights = np.empty(7)
-    # directions: z1, z2 at a stage, c1, c2 at the beginning of the step; the flat names are the same memory
-    z1, z2 = _stack(dy0, dp, n, n_p, q), _stack(d2y0, d2p, n, n_p, m)
-    n1, n2 = n * 4 * z1.shape[1], n * 4 * z2.shape[1]
-    c1, c2 = np.empty((n, z1.shape[1], 4)), np.empty((n, z2.shape[1], 4))
-    k1, k2 = np.empty((7, n, z1.shape[1], 4)), np.empty((7, n, z2.shape[1], 4))
-    z1_flat, z2_flat = z1.reshape(1, z1.size), z2.reshape(1, z2.size)
+    # sensitivities: c1, c2 at the beginning of the step, z1, z2 at a stage; the flat names are the same memory
+    c1, c2 = _in_blocks(dy0, q), _in_blocks(d2y0, m)
+    z1, z2 = np.empty(c1.shape), np.empty(c2.shape)
+    p1, p2 = _in_blocks(dp, q), _in_blocks(d2p, m)
+    k1, k2 = np.empty((7, c1.shape[0], n, 4)), np.empty((7, c2.shape[0], n, 4))
+    n1, n2 = c1.size, c2.size
     c1_flat, c2_flat = c1.reshape(1, n1), c2.reshape(1, n2)
-    for i in range(n1):
-        c1_flat[0, i] = z1_flat[0, i]
-    for i in range(n2):
-        c2_flat[0, i] = z2_flat[0, i]
+    z1_flat, z2_flat = z1.reshape(1, n1), z2.reshape(1, n2)
     k1_flat, k2_flat = k1.reshape(7, n1), k2.reshape(7, n2)
-    nonzeros = np.empty(col.size if q else 0)
     v, w, d2 = np.empty(n + n_p if m else 0), np.empty(n + n_p if m else 0), np.empty(n if m else 0)
 
     status, cause, worst = _OK, -1, -1
@@ -305,14 +344,14 @@ def dopri5_solve(
     if times.size > 0 and times[0] <= t0:
         for i in range(n):
             y_out[0, i] = y0[i]
-        _write_start(z1, n, q, s1_out)
-        _write_start(z2, n, m, s2_out)
+        _write_start(c1, n, q, s1_out)
+        _write_start(c2, n, m, s2_out)
         next_time = 1
 
     for segment in range(ends.size):
         t_end = ends[segment]
         begun = n_taken
-        last_step = n_taken + counts[segment] - 1 if replay else -1
+        last_step = n_taken + counts[_COUNTERS + segment] - 1 if replay else -1
         log_old_ratio = _LOG_SMALLEST_RATIO
         after_reject, last_nonfinite = False, False
         call_model(rhs, t, y, 0, p, u, k, 0)
@@ -322,12 +361,11 @@ def dopri5_solve(
             status = _NONFINITE_START if segment == 0 else _NONFINITE
             break
         if q > 0:
-            call_model(jacobian, t, y, 0, p, u, nonzeros, 0)
+            _slopes(directions, t, y, 0, p, u, c1, p1, n, k1, 0)
             n_jac += 1
-            _times_directions(row_ptr, col, nonzeros, z1, n, k1, 0)
         if m > 0:
-            _times_directions(row_ptr, col, nonzeros, z2, n, k2, 0)
-            _add_second(second, t, y, 0, p, u, z1, n, q, v, w, d2, k2, 0)
+            _slopes(directions, t, y, 0, p, u, c2, p2, n, k2, 0)
+            _add_second(second, t, y, 0, p, u, c1, p1, n, q, v, w, d2, k2, 0)
         if not replay:
             h = _initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, states)
             n_rhs += 1
@@ -355,9 +393,7 @@ def dopri5_solve(
                 break
             attempts += 1
 
-            for s in range(1, 7):
-                _stage(s, y, h, k, n, states, s)
-                call_model(rhs, t + C[s] * h, states, s * n, p, u, k, s * n)
+            _state_stages(rhs, t, h, y, p, u, n, k, states)
             n_rhs += 6
             ratio, worst = _error(y, states, h, k, n, rtol, atol)
             if not replay:
@@ -381,18 +417,16 @@ def dopri5_solve(
                 cause = worst
 
             if q > 0:  # the step is taken: now its derivatives, at the same stages
-                for s in range(1, 7):
-                    _stage(s, c1_flat, h, k1_flat, n1, z1_flat, 0)
-                    call_model(jacobian, t + C[s] * h, states, s * n, p, u, nonzeros, 0)
-                    _times_directions(row_ptr, col, nonzeros, z1, n, k1, s)
-                    if m > 0:
-                        _stage(s, c2_flat, h, k2_flat, n2, z2_flat, 0)
-                        _times_directions(row_ptr, col, nonzeros, z2, n, k2, s)
-                        _add_second(second, t + C[s] * h, states, s * n, p, u, z1, n, q, v, w, d2, k2, s)
+                _direction_stages(directions, t, h, c1_flat, z1_flat, z1, p1, p, u, n, states, k1_flat, k1)
+                if m > 0:
+                    _pair_stages(
+                        functions, t, h, c1_flat, z1_flat, z1, k1_flat, p1, c2_flat, z2_flat, z2, k2_flat, p2,
+                        p, u, n, q, states, v, w, d2, k2,
+                    )  # fmt: skip
                 n_jac += 6
                 bad1, bad2 = _first_nonfinite(k1_flat, 6, n1), _first_nonfinite(k2_flat, 6, n2)
                 if bad1 >= 0 or bad2 >= 0:
-                    cause = bad1 // (n1 // n) if bad1 >= 0 else bad2 // (n2 // n)
+                    cause = (bad1 if bad1 >= 0 else bad2) // 4 % n
                     status = _NONFINITE_DERIVATIVE
                     break
 
@@ -413,24 +447,19 @@ def dopri5_solve(
             h *= factor
             after_reject, last_nonfinite = False, False
 
-        counts[segment] = n_taken - begun
+        if not replay:
+            counts[_COUNTERS + segment] = n_taken - begun
         if status != _OK:
             break
 
     _fill_nan(y_out, next_time)  # not reached: NaN, never zero
     _fill_nan(s1_out.reshape(times.size, s1_out.shape[1] * s1_out.shape[2]), next_time)
     _fill_nan(s2_out.reshape(times.size, s2_out.shape[1] * s2_out.shape[2]), next_time)
-    info[_T] = t
-    info[_RATIO] = ratio_most
-    info[_CAUSE] = cause
-    info[_STEPS] = attempts - rejected
-    info[_REJECTED] = rejected
-    info[_RHS] = n_rhs
-    info[_JACOBIAN] = n_jac
-    info[_SECOND] = n_jac * m
-    return status, taken[:n_taken]
+    counts[0], counts[1], counts[2], counts[3], counts[4] = attempts - rejected, rejected, n_rhs, n_jac, n_jac * m
+    return status, t, cause, ratio_most, taken[:n_taken]
 
 
+_STATUS = tuple(Status)
 _NO_STEPS = np.empty(0)
 _NEVER = StopFlag()
 
@@ -454,9 +483,9 @@ class Dopri5:
     ) -> Trajectory:
         """See `Integrator.solve`."""
         if grid is None:
-            steps, counts = _NO_STEPS, np.zeros(run.ends.size, dtype=np.int64)
+            steps, counts = _NO_STEPS, np.zeros(_COUNTERS + run.ends.size, np.int64)
         elif grid.method == self.name:
-            steps, counts = grid.steps, grid.counts
+            steps, counts = grid.steps, grid.counts.copy()
         else:
             raise OdefitError(f"a step grid of '{grid.method}' cannot be replayed by '{self.name}'")
         n, n_times = model.n_states, run.times.size
@@ -464,16 +493,12 @@ class Dopri5:
         s1 = np.empty((n_times, n, run.dy0.shape[1] if order >= 1 else 0))
         s2 = np.empty((n_times, n, run.d2y0.shape[1] if order == 2 else 0))
         rhs = model.rhs
-        info = np.empty(8)
-        status, taken = dopri5_solve(
-            (rhs.value, rhs.jacobian, rhs.second if order == 2 else 0), rhs.row_ptr, rhs.col,
+        status, t_end, cause, ratio, taken = dopri5_solve(
+            (rhs.value, rhs.directions, rhs.second if order == 2 else 0),
             run.t0, run.ends if n else _NO_STEPS, run.y0, run.p, run.u, run.dy0, run.dp, run.d2y0, run.d2p,
             run.times, y, s1, s2, steps, counts, grid is not None, rtol, atol, max_steps, order,
-            (_NEVER if stop is None else stop).array, info,
+            (_NEVER if stop is None else stop).array,
         )  # fmt: skip
-        t_end, ratio, cause, *work = info.tolist()
         if grid is None:
             grid = StepGrid(self.name, taken, counts)
-        return Trajectory(
-            Status(status), t_end, int(cause), y, s1, s2, grid, ratio, "discrete", Counters(*map(int, work))
-        )
+        return Trajectory(_STATUS[status], t_end, cause, y, s1, s2, grid, ratio, "discrete", counts)

@@ -81,8 +81,32 @@ def _call_observe_second(
     return _make_call(6, (address, t, y, y_at, p, u, a, v, w, out, at))
 
 
+def _call_directions(
+    typingctx: Any, address: Any, t: Any, y: Any, y_at: Any, p: Any, u: Any,
+    v: Any, v_at: Any, w: Any, w_at: Any, out: Any, at: Any,
+) -> Any:  # fmt: skip
+    """``fn(t, y + y_at, p, u, v + v_at, w + w_at, out + at)``: derivatives in directions (v, w) with lanes."""
+    vector = types.Array(types.float64, 1, "C")
+    offset = types.int64
+    signature = types.void(types.int64, types.float64, y, offset, vector, vector, v, offset, w, offset, out, offset)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        double = ir.DoubleType()
+        pointer = ir.PointerType(double)
+        function_type = ir.FunctionType(ir.VoidType(), [double] + [pointer] * 6)
+        data = {i: context.make_array(sig.args[i])(context, builder, args[i]).data for i in (2, 4, 5, 6, 8, 10)}
+        for i in (2, 6, 8, 10):
+            data[i] = builder.gep(data[i], [args[i + 1]])
+        target = builder.inttoptr(args[0], ir.PointerType(function_type))
+        builder.call(target, [args[1], *data.values()])
+        return context.get_dummy_value()
+
+    return signature, codegen
+
+
 # numba supplies the typing context, which type checkers do not know
 call_model: Any = intrinsic(_call_model)
 call_observe: Any = intrinsic(_call_observe)
 call_second: Any = intrinsic(_call_second)
+call_directions: Any = intrinsic(_call_directions)
 call_observe_second: Any = intrinsic(_call_observe_second)

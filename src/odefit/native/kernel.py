@@ -81,7 +81,7 @@ class _Announcer(event.Listener):
 
     def on_start(self, event: Any) -> None:
         function = event.data["dispatcher"].py_func
-        if function.__module__.startswith("odefit.") and not function.__name__.startswith("_"):
+        if (function.__module__ or "").startswith("odefit.") and not function.__name__.startswith("_"):
             logger.info("compiling kernel %s (once on this machine)", function.__name__)
 
     def on_end(self, event: Any) -> None:

@@ -1,6 +1,21 @@
-"""The stop flag that every long kernel polls once a step."""
+"""The stop flag that every long kernel polls once a step, and how Ctrl-C sets it.
+
+Python runs a signal handler only when the main thread gets back to the interpreter, which a kernel may
+put off for minutes.  The C part of the handler, however, writes to a wake-up socket at once; a
+sleeping thread reads it and sets the flag, while the main thread keeps computing.  This costs a few
+microseconds a fit; handing the whole fit to a worker thread costs a hundred and fifty.
+"""
 
 from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from types import FrameType
 
 import numpy as np
 
@@ -24,3 +39,60 @@ class StopFlag:
     def is_set(self) -> bool:
         """Tell whether a stop was asked for."""
         return bool(self.array[0])
+
+
+class _Watcher:
+    """A thread that sleeps until a signal writes to its socket."""
+
+    def __init__(self) -> None:
+        self.flag: StopFlag | None = None
+        self._receive, self._send = socket.socketpair()
+        self._send.setblocking(False)
+        self.wakeup = self._send.fileno()
+        threading.Thread(target=self._watch, name="odefit-interrupt", daemon=True).start()
+
+    def _watch(self) -> None:
+        while True:
+            signals = self._receive.recv(64)
+            if signal.SIGINT in signals and self.flag is not None:
+                self.flag.set()
+
+
+@cache
+def _watcher() -> _Watcher:
+    return _Watcher()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_watcher.cache_clear)  # threads do not survive a fork
+
+
+@contextmanager
+def stop_on_interrupt(flag: StopFlag) -> Iterator[None]:
+    """Let Ctrl-C set `flag` instead of raising; a second Ctrl-C raises `KeyboardInterrupt` as usual.
+
+    Signals reach the main thread only; elsewhere, or where the program ignores or handles SIGINT
+    itself, nothing changes.
+    """
+    present = threading.current_thread() is threading.main_thread()
+    if not present or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if seen:
+            signal.default_int_handler(number, frame)
+        seen.append(number)
+        flag.set()
+
+    seen: list[int] = []
+    watcher = _watcher()
+    watcher.flag = flag
+    old_wakeup = signal.set_wakeup_fd(watcher.wakeup, warn_on_full_buffer=False)
+    signal.signal(signal.SIGINT, handle)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.set_wakeup_fd(old_wakeup)
+        watcher.flag = None

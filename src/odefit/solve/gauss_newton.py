@@ -89,8 +89,10 @@ class _Search:
         """Iterate to an end."""
         point = self.renew(x0)
         if point.failure:
-            status = ends.INTERRUPTED if point.interrupted else ends.FAILED
-            return self.result(status, f"the model cannot be computed at the start: {point.failure}", point, None, None)
+            if point.interrupted:
+                return self.result(ends.INTERRUPTED, "the fit was stopped before it began", point, None, None)
+            message = f"the model cannot be computed at the start: {point.failure}"
+            return self.result(ends.FAILED, message, point, None, None)
         while True:
             linear = point.linear
             assert linear is not None

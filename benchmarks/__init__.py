@@ -1,0 +1,1 @@
+"""odefit against its peers: CPU time, interleaved in one run, as ratios."""
