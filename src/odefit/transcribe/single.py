@@ -7,6 +7,11 @@ that between two refreshes the objective is one smooth function whose derivative
 from __future__ import annotations
 
 import math
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -19,9 +24,21 @@ from odefit.problem import Problem
 from odefit.solve.contract import Evaluation
 from odefit.transcribe.dense import DenseLinear
 from odefit.transcribe.observation import Observation, half_square, observations, observe_residuals
+from odefit.transcribe.penalty import penalise
 
 Array = npt.NDArray[np.float64]
 _NOTHING = np.empty(0)
+_WORTH_A_THREAD = 1e-3  # seconds of one experiment
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """Threads for experiments; kernels release the GIL."""
+    return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="odefit")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
 
 
 class SingleShooting:
@@ -33,16 +50,19 @@ class SingleShooting:
         Names of the entries of x (the free parameters, on their scales).
     observations
         Measurements per experiment, in the order of the rows of the residual.
+    n_data, n_residuals
+        Number of measured values, and with the priors, whose residuals come last.
     data_norm
         Norm of the weighted data: times the tolerance, what the integration can resolve.
     """
 
-    def __init__(self, problem: Problem, stop: StopFlag | None = None) -> None:
+    def __init__(self, problem: Problem, stop: StopFlag | None = None, use: str = "fit") -> None:
         self.compiled: CompiledProblem = compile_problem(problem)
         self.names = self.compiled.theta_names
-        self.observations = observations(problem)
-        self.n_residuals = sum(o.value.size for o in self.observations)
-        if not self.n_residuals:
+        self.observations = observations(problem, use)
+        self.n_data = sum(o.value.size for o in self.observations)
+        self.n_residuals = self.n_data + (self.compiled.penalty.n_out if self.compiled.penalty else 0)
+        if not self.n_data:
             raise FitError("there is nothing to fit: no experiment has a measured value with a weight above zero.")
         squares = sum(float(np.square(o.root_weight * o.value).sum()) for o in self.observations)
         self.data_norm = math.sqrt(squares)
@@ -55,12 +75,15 @@ class SingleShooting:
             "stop": stop,
         }
         self._experiment_names = tuple(e.name for e in problem.experiments)
+        self._first = np.concatenate([[0], np.cumsum([o.value.size for o in self.observations])]).tolist()
+        self._needs_slots = self.compiled.penalty is not None or bool(problem.slots.by_row)
+        self._parallel = False
         self._grids: list[StepGrid | None] = [None] * len(self.observations)
         self._generation = 0
         self._fresh: Evaluation | None = None
 
     def refresh(self, x: Array) -> int:
-        """Adapt all grids to `x`; an experiment that fails there leaves no grids to replay."""
+        """Adapt all grids to `x`; if an experiment fails there, there are no grids to replay."""
         self._grids = [None] * len(self.observations)
         self._generation += 1
         self._fresh = self._evaluate(x, 1, adapt=True)
@@ -82,49 +105,81 @@ class SingleShooting:
             observation.t0, seeds.y0, seeds.p, _NOTHING, observation.times, observation.ends,
             seeds.dy0, seeds.dp, seeds.d2y0, seeds.d2p,
         )  # fmt: skip
-        return self._integrator.solve(self.compiled.model, run, grid=grid, order=order, **self._options), run
+        model = self.compiled.model(observation.experiment)
+        return self._integrator.solve(model, run, grid=grid, order=order, **self._options), run
 
     def _evaluate(self, x: Array, order: int, *, adapt: bool) -> Evaluation:
-        compiled = self.compiled
-        observe = compiled.observe
+        if not adapt and None in self._grids:
+            return self._failed(x, "the last adaptation of the step grids failed", False)
         residual = np.empty(self.n_residuals)
         # rows of an experiment are zero in columns it does not depend on
         jacobian = np.zeros((self.n_residuals, len(self.names))) if order else np.empty((0, len(self.names)))
-        first = 0
-        ratio = 0.0
-        for i, observation in enumerate(self.observations):
-            if not adapt and self._grids[i] is None:
-                return self._failed(x, "the last adaptation of the step grids failed", False)
-            trajectory, run = self.trajectory(x, observation, order, None if adapt else self._grids[i])
+        slots, slopes = self.compiled.slot_values(x) if self._needs_slots else (_NOTHING, _NOTHING)
+
+        def shoot(i: int) -> Trajectory:
+            trajectory, run = self.trajectory(x, self.observations[i], order, None if adapt else self._grids[i])
+            if trajectory.status is Status.OK:
+                self._observe(i, trajectory, run, order, slots, slopes, residual, jacobian)
+            return trajectory
+
+        trajectories = self._run_all(shoot, measure=adapt)
+        for observation, trajectory in zip(self.observations, trajectories, strict=True):
             if trajectory.status is not Status.OK:
-                words = trajectory.sentence(compiled.model)
-                if len(self._experiment_names) > 1:
-                    words = f"experiment '{self._experiment_names[observation.experiment]}': {words}"
-                return self._failed(x, words, trajectory.status is Status.STOPPED)
-            if adapt:
-                self._grids[i] = trajectory.grid
-            ratio = max(ratio, trajectory.error_ratio)
-            observe_residuals(
-                (observe.value, observe.jacobian), observe.row_ptr, observe.col, observation.times,
-                trajectory.y, trajectory.S, run.p, _NOTHING, run.dp, observation.at, observation.observable,
-                observation.value, observation.root_weight, compiled.columns[observation.experiment], first, order,
-                residual, jacobian,
-            )  # fmt: skip
-            first += observation.value.size
+                return self._failed(
+                    x, self._words_for_failure(observation, trajectory), trajectory.status is Status.STOPPED
+                )
+        if adapt:
+            self._grids = [trajectory.grid for trajectory in trajectories]
+        if self.compiled.penalty is not None:
+            penalise(self.compiled, slots, slopes, order, self.n_data, residual, jacobian)
         value = half_square(residual)
         if not math.isfinite(value):
             return self._failed(x, self._words_for_nonfinite(residual), False)
         linear = DenseLinear(jacobian, residual) if order else None
+        ratio = max(trajectory.error_ratio for trajectory in trajectories)
         return Evaluation(x, self._generation, value, residual, linear, ratio)
 
+    def _run_all(self, shoot: Callable[[int], Trajectory], *, measure: bool) -> list[Trajectory]:
+        """Integrate all experiments, in threads once one of them has been seen to take long."""
+        n = len(self.observations)
+        if self._parallel:
+            return list(_pool().map(shoot, range(n)))
+        started = time.perf_counter() if measure and n > 1 else 0.0
+        trajectories = [shoot(i) for i in range(n)]
+        if started and (time.perf_counter() - started) / n > _WORTH_A_THREAD:
+            self._parallel = (os.cpu_count() or 1) > 1
+        return trajectories
+
+    def _observe(
+        self, i: int, trajectory: Trajectory, run: Run, order: int, slots: Array, slopes: Array, residual: Array,
+        jacobian: Array,
+    ) -> None:  # fmt: skip
+        """Fill the rows of experiment number `i` among the observed ones."""
+        compiled, o = self.compiled, self.observations[i]
+        observe = compiled.observe(o.experiment)
+        observe_residuals(
+            (observe.value, observe.jacobian), observe.row_ptr, observe.col, o.times,
+            trajectory.y, trajectory.S, run.p, _NOTHING, run.dp, o.at, o.observable, o.value, o.root_weight,
+            compiled.columns[o.experiment], o.row_slots, slots, slopes, compiled.theta_of_q, self._first[i], order,
+            residual, jacobian,
+        )  # fmt: skip
+
+    def _words_for_failure(self, observation: Observation, trajectory: Trajectory) -> str:
+        words = trajectory.sentence(self.compiled.model(observation.experiment))
+        if len(self._experiment_names) > 1:
+            return f"experiment '{self._experiment_names[observation.experiment]}': {words}"
+        return words
+
     def _words_for_nonfinite(self, residual: Array) -> str:
-        row = int(np.flatnonzero(~np.isfinite(residual))[0]) if not np.isfinite(residual).all() else 0
+        bad = np.flatnonzero(~np.isfinite(residual))
+        if not bad.size:
+            return "the sum of squares is too large for a number"
+        row = int(bad[0])
         for observation in self.observations:
             if row < observation.value.size:
-                time = observation.times[observation.at[row]]
-                return f"an observable has no finite value at t = {time:g}"
+                return f"an observable has no finite value at t = {observation.times[observation.at[row]]:g}"
             row -= observation.value.size
-        return "the sum of squares is too large for a number"
+        return "a prior has no finite value"
 
     def _failed(self, x: Array, words: str, interrupted: bool) -> Evaluation:
         missing = np.full(self.n_residuals, np.nan)
