@@ -5,8 +5,9 @@
 The slots hold the natural values of all parameters of the problem, fixed ones included; an experiment
 uses one slot of each parameter.  Its map is a compiled function of the parameters and of its own
 constants (numbers it overrides), so that experiments which override the same names share one piece of
-code, and neither start values nor fixing a parameter compile anything.  Derivatives come out as *seeds*: with respect to the columns of
-theta that the experiment depends on, so that nobody applies a chain rule later.
+code, and neither start values nor fixing a parameter compile anything.  Derivatives come out as *seeds*:
+with respect to the columns of theta that the experiment depends on, so that nobody applies a chain rule
+later.
 """
 
 from __future__ import annotations

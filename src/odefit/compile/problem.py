@@ -202,6 +202,8 @@ class CompiledProblem:
         self._gather = tuple(
             np.array([chosen.get(name, 0) for name in formal], dtype=np.int64) for chosen in problem.slots.of_experiment
         )
+        by_row = [slot for index in problem.slots.of_group.values() for slot in index.values()]
+        self._shared_slots = [*by_row, *(i for i, slot in enumerate(slots) if slot.parameter.per is None)]
         self.penalty = native.penalty
         self.penalty_constants = np.array(penalty_constants(problem), dtype=float)
 
@@ -253,6 +255,14 @@ class CompiledProblem:
             thetas = self.theta_of_q[gather[np.unique(self._map(e).col)]]
             result.append(np.unique(thetas[thetas >= 0]))
         return tuple(result)
+
+    @cached_property
+    def used_slots(self) -> frozenset[str]:
+        """Names of the slots that some experiment, measurement or prior depends on, or that are shared by all."""
+        used = set(self._shared_slots)
+        for e, gather in enumerate(self._gather):
+            used.update(gather[np.unique(self._map(e).col)].tolist())
+        return frozenset(self.slot_names[i] for i in used)
 
     @cached_property
     def _column_of_input(self) -> tuple[npt.NDArray[np.int64], ...]:

@@ -105,8 +105,10 @@ class FitResult:
 
     @cached_property
     def estimates(self) -> dict[str, float]:
-        """Natural values of all parameters with a value of their own, in file order."""
-        return self.objective_function.compiled.natural(self.solution.x)
+        """Natural values of all parameters with a value of their own that play a part, in file order."""
+        compiled = self.objective_function.compiled
+        values = compiled.natural(self.solution.x)
+        return {name: value for name, value in values.items() if name in compiled.used_slots}
 
     @property
     def n_data(self) -> int:
@@ -218,10 +220,14 @@ class FitResult:
         """Estimate, standard error, 95 % interval and verdict per parameter, in file order."""
         compiled = self.objective_function.compiled
         place = {name: i for i, name in enumerate(compiled.theta_names)}
-        return {
-            name: self._row(place[name], estimate) if name in place else ParameterReport(estimate, None, None, "fixed")
-            for name, estimate in self.estimates.items()
-        }
+        rows = {}
+        for name, estimate in self.estimates.items():
+            if name in place:
+                rows[name] = self._row(place[name], estimate)
+            else:
+                verdict = "no data" if name in self._unfitted else "fixed"
+                rows[name] = ParameterReport(estimate, None, None, verdict)
+        return rows
 
     def _row(self, i: int, estimate: float) -> ParameterReport:
         if self.statistics is None:
@@ -266,7 +272,8 @@ class FitResult:
     def _unfitted(self) -> set[str]:
         """Slots of free parameters that no fitted experiment uses."""
         slots = self.problem.slots.slots
-        return {slot.name for slot in slots if not slot.parameter.fixed} - set(self.objective_function.names)
+        idle = {slot.name for slot in slots if not slot.parameter.fixed} - set(self.objective_function.names)
+        return idle & self.objective_function.compiled.used_slots
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of result.json: plain types only, None where a number does not exist."""
