@@ -41,11 +41,21 @@ class Curves:
         """Return the curves, shape (m, len(names)), for times (m,) and states (m, n)."""
         return self._along(self._value, times, y, p, 1)[:, :, 0]
 
-    def derivatives(self, times: Array, y: Array, s: Array, p: Array, dp: Array) -> Array:
-        """Return the derivatives by the directions of s (m, n, q) and dp (n_p, q): (m, len(names), q)."""
+    def derivatives(self, times: Array, y: Array, s: Array, columns: Array, p: Array, dp: Array) -> Array:
+        """Return the derivatives by all thetas, (m, len(names), n_theta).
+
+        Parameters
+        ----------
+        s, columns
+            Sensitivities (m, n, q) with respect to the thetas `columns`; the states depend on no others.
+        dp
+            Derivatives of p by all thetas, (n_p, n_theta).
+        """
         n = y.shape[1]
         jacobian = self._along(self._jacobian, times, y, p, n + p.size)
-        return jacobian[:, :, :n] @ s + jacobian[:, :, n:] @ dp
+        result = jacobian[:, :, n:] @ dp
+        result[:, :, columns] += jacobian[:, :, :n] @ s
+        return result
 
     def _along(self, function: Any, times: Array, y: Array, p: Array, width: int) -> Array:
         m, k = times.size, len(self.names)

@@ -249,19 +249,31 @@ class CompiledProblem:
 
     @cached_property
     def columns(self) -> tuple[npt.NDArray[np.int64], ...]:
-        """Indices of the thetas that each experiment's parameters and initial values depend on."""
+        """Indices of the thetas that each experiment's states or observables depend on."""
         result = []
         for e, gather in enumerate(self._gather):
-            thetas = self.theta_of_q[gather[np.unique(self._map(e).col)]]
+            thetas = self.theta_of_q[gather[self._inputs_that_matter(e)]]
             result.append(np.unique(thetas[thetas >= 0]))
         return tuple(result)
+
+    def _inputs_that_matter(self, e: int) -> npt.NDArray[np.int64]:
+        """Return the inputs of an experiment's map that reach its initial state, right-hand side or observables."""
+        function, model = self._map(e), self.model(e)
+        n, n_p = model.n_states, model.n_parameters
+        used = np.zeros(n_p + n, dtype=bool)
+        used[n_p:] = True
+        for other in (model.rhs, self.observe(e)):
+            col = other.col.astype(np.int64)
+            used[col[(col >= n) & (col < n + n_p)] - n] = True
+        entries = np.repeat(used, np.diff(function.row_ptr))
+        return np.unique(function.col[entries]).astype(np.int64)
 
     @cached_property
     def used_slots(self) -> frozenset[str]:
         """Names of the slots that some experiment, measurement or prior depends on, or that are shared by all."""
         used = set(self._shared_slots)
         for e, gather in enumerate(self._gather):
-            used.update(gather[np.unique(self._map(e).col)].tolist())
+            used.update(gather[self._inputs_that_matter(e)].tolist())
         return frozenset(self.slot_names[i] for i in used)
 
     @cached_property
@@ -277,11 +289,19 @@ class CompiledProblem:
     def _map(self, e: int) -> NativeFunction:
         return self._native.maps[self._native.map_of[e]]
 
+    def all_derivatives(self, theta: Vector, e: int) -> Matrix:
+        """Return dp/dtheta (n_p, n_theta), entries that no state or observable depends on included."""
+        column = self.theta_of_q[self._gather[e]]
+        return self._evaluate_map(theta, e, 1, column, self.n_theta).dp
+
     def parameters(self, theta: Vector, e: int, order: int = 0) -> Seeds:
         """Return what experiment number `e` runs with at `theta`, with derivatives up to `order`."""
+        return self._evaluate_map(theta, e, order, self._column_of_input[e], self.columns[e].size)
+
+    def _evaluate_map(self, theta: Vector, e: int, order: int, column: npt.NDArray[np.int64], n_columns: int) -> Seeds:
         function, model = self._map(e), self.model(e)
         n_p, n = model.n_parameters, model.n_states
-        k = self.columns[e].size if order else 0
+        k = n_columns if order else 0
         pairs = k * (k + 1) // 2 if order == 2 else 0
         p, y0 = np.empty(n_p), np.empty(n)
         dp, dy0 = np.empty((n_p, k)), np.empty((n, k))
@@ -289,7 +309,7 @@ class CompiledProblem:
         map_parameters(
             (function.value, function.jacobian, function.second if order == 2 else 0), function.row_ptr, function.col,
             self.experiment_starts[e], theta, self._codes, self.lower, self.upper, self._free, self._q, self._gather[e],
-            self._constants[e], self._column_of_input[e], order, p, y0, dp, dy0, d2p, d2y0,
+            self._constants[e], column, order, p, y0, dp, dy0, d2p, d2y0,
         )  # fmt: skip
         return Seeds(p, y0, dp, dy0, d2p, d2y0)
 

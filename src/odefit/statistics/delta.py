@@ -118,8 +118,8 @@ def prediction_band(
     values = curves.values(times, trajectory.y, seeds.p)
     errors = np.full(values.shape, np.nan)
     if statistics is not None:
-        columns = compiled.columns[e]
-        by_theta = curves.derivatives(times, trajectory.y, trajectory.S, seeds.p, seeds.dp)
-        errors = standard_errors(by_theta, statistics.covariance[np.ix_(columns, columns)])
+        dp = compiled.all_derivatives(theta, e)
+        by_theta = curves.derivatives(times, trajectory.y, trajectory.S, compiled.columns[e], seeds.p, dp)
+        errors = standard_errors(by_theta, statistics.covariance)
     failure = "" if trajectory.status is Status.OK else trajectory.sentence(model)
     return Band(experiment.name, times, curves.names, values, errors, failure)
