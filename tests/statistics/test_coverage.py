@@ -32,12 +32,13 @@ def test_intervals_cover(case, known):
     model, truth, t, name, exact, sigma = case()
     rng = np.random.default_rng(11)
     hits = dict.fromkeys(truth, 0)
+    parameters = [of.Parameter(k, v * 1.3, scale="log") for k, v in truth.items()]
+    problem = of.Problem(model, parameters, of.Measurements.from_columns(t, {name: exact}))
     for _ in range(N):
         data = of.Measurements.from_columns(
             t, {name: exact + sigma * rng.standard_normal(t.size)}, sigma={name: sigma} if known else None
         )
-        parameters = [of.Parameter(k, v * 1.3, scale="log") for k, v in truth.items()]
-        result = of.fit(of.Problem(model, parameters, data))
+        result = of.fit(problem.with_measurements(data))
         assert result.converged
         for parameter, value in truth.items():
             low, high = result.parameters[parameter].interval

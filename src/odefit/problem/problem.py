@@ -166,6 +166,10 @@ class Problem:
         fixed = self.with_fixed(*dict.fromkeys(name.split("[")[0] for name in values))
         return fixed.with_start(**values)
 
+    def with_measurements(self, measurements: Measurements) -> Problem:
+        """Return the same problem with other data; nothing is compiled again if the same names are measured."""
+        return dataclasses.replace(self, measurements=measurements)
+
     def with_settings(self, **changes: Any) -> Problem:
         """Return the same problem with other settings, ``rtol=1e-9`` say."""
         known = [f.name for f in dataclasses.fields(Settings)]
