@@ -17,9 +17,11 @@ def _scale(x, start, logarithmic):
     """Return the scale of one unknown.
 
     A logarithmic unknown has scale 1; a linear one the size of its value, but at least a tenth of its
-    start value, so that passing zero does not freeze it.
+    start value, so that passing zero does not freeze it.  A start at zero says nothing of the size: 1.
     """
-    return 1.0 if logarithmic else max(abs(x), 0.1 * abs(start), 1e-8)
+    if logarithmic:
+        return 1.0
+    return max(abs(x), 0.1 * abs(start) if start != 0.0 else 1.0, 1e-8)
 
 
 @kernel
