@@ -79,6 +79,7 @@ class _Search:
         self.evaluations = 0
         self.refreshes = 0
         self.flat = 0
+        self.last_promised = math.inf
         self.eager = True  # ask for derivatives at once: most trial points are taken
         self.iteration = 0
         self.interrupted = False
@@ -196,7 +197,10 @@ class _Search:
         flat = proposal.damping > 0.0 and self.termination.is_flat(
             proposal.promised, point.value - trial.value, point.value
         )
-        self.flat = self.flat + 1 if flat else 0
+        # promises that grow with the trust region only mean that it began too small
+        growing = proposal.promised > 1.5 * self.last_promised
+        self.flat = self.flat + 1 if flat and not growing else 0
+        self.last_promised = proposal.promised
         self.radius = self.region.after_success(self.radius, proposal.length, ratio)
         self.iteration += 1
         self.record(trial, proposal)
