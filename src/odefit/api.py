@@ -107,7 +107,9 @@ def simulate(
             warnings.warn(message, SimulationWarning, stacklevel=2)
         columns: dict[str, Any] = {"experiment": experiment.name, "time": wanted}
         columns |= dict(zip(compiled.model.states, trajectory.y.T, strict=True))
-        columns |= compiled.definitions(wanted, trajectory.y, seeds.p)
+        reached = np.isfinite(trajectory.y).all(axis=1)
+        for name, values in compiled.definitions(wanted, trajectory.y, seeds.p).items():
+            columns[name] = np.where(reached, values, np.nan)  # max(x, 0) of a missing x is missing as well
         parts.append(pd.DataFrame(columns))
     return pd.concat(parts, ignore_index=True)
 

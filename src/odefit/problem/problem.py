@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from odefit.errors import ProblemError, UnsupportedError, nearest
+from odefit.errors import ProblemError, UnsupportedError, nearest, suggestion
 from odefit.model import Model
 from odefit.problem.experiments import Experiment
 from odefit.problem.measurements import Measurements
@@ -149,7 +149,7 @@ class Problem:
             lacking = [e.name for e in self.experiments if name not in e.periods[0].overrides]
             if name not in known and lacking:
                 raise ProblemError(
-                    f"'{name}' is used in the equations but has no value{nearest(name, known)} "
+                    f"'{name}' is used in the equations but has no value{suggestion(name, known)} "
                     f"Add it to the parameters or define it in the equations."
                 )
         for parameter in self.parameters:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from dataclasses import dataclass
 
@@ -132,6 +133,16 @@ def observe_residuals(
                 j = np.int64(col[e])
                 total += nonzeros[e] * (s1[current, j, c] if j < n else dp[j - n, c])
             jacobian[row, columns[c]] = root_weight[k] * total
+
+
+@kernel
+def first_nonfinite(matrix):
+    """Return the flat index of the first entry that is not finite, or -1."""
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            if not math.isfinite(matrix[i, j]):
+                return i * matrix.shape[1] + j
+    return -1
 
 
 @kernel

@@ -18,7 +18,13 @@ from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.solve.contract import Evaluation
 from odefit.transcribe.dense import DenseLinear
-from odefit.transcribe.observation import Observation, half_square, observations, observe_residuals
+from odefit.transcribe.observation import (
+    Observation,
+    first_nonfinite,
+    half_square,
+    observations,
+    observe_residuals,
+)
 
 Array = npt.NDArray[np.float64]
 _NOTHING = np.empty(0)
@@ -44,7 +50,8 @@ class SingleShooting:
         self.n_residuals = sum(o.value.size for o in self.observations)
         if not self.n_residuals:
             raise FitError("there is nothing to fit: no experiment has a measured value with a weight above zero.")
-        squares = sum(float(np.square(o.root_weight * o.value).sum()) for o in self.observations)
+        with np.errstate(over="ignore"):  # too large for a number: then so is the objective, and says so
+            squares = sum(float(np.square(o.root_weight * o.value).sum()) for o in self.observations)
         self.data_norm = math.sqrt(squares)
         settings = problem.settings
         self._integrator = integrator(settings.integrator)
@@ -114,17 +121,31 @@ class SingleShooting:
         value = half_square(residual)
         if not math.isfinite(value):
             return self._failed(x, self._words_for_nonfinite(residual), False)
+        bad = first_nonfinite(jacobian) if order else -1
+        if bad >= 0:  # a NaN would look like no influence
+            return self._failed(x, self._words_for_derivative(*divmod(bad, len(self.names))), False)
         linear = DenseLinear(jacobian, residual) if order else None
         return Evaluation(x, self._generation, value, residual, linear, ratio)
 
     def _words_for_nonfinite(self, residual: Array) -> str:
-        row = int(np.flatnonzero(~np.isfinite(residual))[0]) if not np.isfinite(residual).all() else 0
+        bad = np.flatnonzero(~np.isfinite(residual))
+        if not bad.size:
+            return "the sum of squares is too large for a number"
+        return f"an observable has no finite value at t = {self._time_of(int(bad[0])):g}"
+
+    def _words_for_derivative(self, row: int, column: int) -> str:
+        return (
+            f"the derivative of an observable with respect to '{self.names[column]}' is not a finite number at "
+            f"t = {self._time_of(row):g}; look for sqrt, log or a power at the edge of their domain"
+        )
+
+    def _time_of(self, row: int) -> float:
+        """Return the time of a residual (NaN for one that belongs to no measurement)."""
         for observation in self.observations:
             if row < observation.value.size:
-                time = observation.times[observation.at[row]]
-                return f"an observable has no finite value at t = {time:g}"
+                return float(observation.times[observation.at[row]])
             row -= observation.value.size
-        return "the sum of squares is too large for a number"
+        return math.nan
 
     def _failed(self, x: Array, words: str, interrupted: bool) -> Evaluation:
         missing = np.full(self.n_residuals, np.nan)
