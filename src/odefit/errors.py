@@ -62,6 +62,11 @@ def caret(text: str, line: int, column: int) -> str:
     return f"    {shown}\n    {' ' * (max(column, 1) - 1)}^"
 
 
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """End a sentence about an unknown `name`: with the known name closest to it, or with a full stop."""
+    return nearest(name, known) or "."
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return `'; did you mean "x"?'` for the known name closest to `name`, or an empty string."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)

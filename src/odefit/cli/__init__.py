@@ -6,6 +6,7 @@ document; everything else goes to standard error.
 
 from __future__ import annotations
 
+import io
 import sys
 
 from odefit.cli.app import app
@@ -14,6 +15,9 @@ from odefit.errors import OdefitError
 
 def main() -> None:
     """Run the command line; bad input ends in one sentence and exit code 2, never in a traceback."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal without Greek letters must not lose a result
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except OdefitError as error:

@@ -38,8 +38,12 @@ class Curves:
         self._jacobian = ca.Function("curves_jacobian", inputs, [ca.densify(ca.jacobian(out, z))])
 
     def values(self, times: Array, y: Array, p: Array) -> Array:
-        """Return the curves, shape (m, len(names)), for times (m,) and states (m, n)."""
-        return self._along(self._value, times, y, p, 1)[:, :, 0]
+        """Return the curves, shape (m, len(names)), for times (m,) and states (m, n).
+
+        Where a state is missing, everything is: max(x, 0) of a missing x is no result.
+        """
+        found = self._along(self._value, times, y, p, 1)[:, :, 0]
+        return np.where(np.isfinite(y).all(axis=1)[:, None], found, np.nan)
 
     def derivatives(self, times: Array, y: Array, s: Array, columns: Array, p: Array, dp: Array) -> Array:
         """Return the derivatives by all thetas, (m, len(names), n_theta).

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from odefit.compile import store
 from odefit.compile.machine import LoadedObject, build_object
-from odefit.compile.tape import assembly, uses_conditions
+from odefit.compile.tape import SECOND_DIRECTIONS, assembly, uses_conditions
 
 logger = logging.getLogger("odefit.compile")
 
@@ -182,7 +182,7 @@ class FunctionLibrary:
     def _build_second(self) -> store.StoredObject:
         module = _Module()
         for symbolic in self._symbolic:
-            module.add(symbolic, symbolic.second(), single=["v", "w"])
+            module.add(symbolic, symbolic.second(), single=SECOND_DIRECTIONS)
         return store.StoredObject(module.compile(), {})
 
     @cached_property

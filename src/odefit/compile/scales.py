@@ -36,9 +36,13 @@ def _natural(code, theta, lower, upper):
     if code == 2:
         q = math.exp(_LN10 * theta)
         return q, q * _LN10, q * _LN10 * _LN10
-    z = 1.0 / (1.0 + math.exp(-theta))
-    slope = (upper - lower) * z * (1.0 - z)
-    return lower + (upper - lower) * z, slope, slope * (1.0 - 2.0 * z)
+    small = math.exp(-abs(theta))
+    share = 1.0 / (1.0 + small)  # z or 1 - z, whichever is larger
+    slope = (upper - lower) * small * share * share
+    bend = slope * (1.0 - small) * share
+    if theta < 0.0:
+        return lower + (upper - lower) * small * share, slope, bend
+    return lower + (upper - lower) * share, slope, -bend
 
 
 @kernel

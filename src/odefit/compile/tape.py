@@ -13,7 +13,9 @@ Meanings that differ from C on purpose, so that a failure is never hidden and ne
 * ``fmin``/``fmax`` propagate NaN (C's ignore it);
 * a *condition* times a value is a selection: where the condition is false the product is 0, whatever
   the value, NaN and infinity included.  Together with forward differentiation this makes
-  ``if(x > 0, x*log(x), 0)`` and its derivatives finite at x = 0.
+  ``if(x > 0, x*log(x), 0)`` and its derivatives finite at x = 0;
+* in a second derivative a product with a component of a direction that is 0 is 0: infinite curvature in
+  other directions does not matter.
 
 **Lanes.**  Arrays may be declared *wide*: each of their elements is a group of `LANES` numbers that stand
 for as many evaluations at once, and so is everything computed from them; the output of such a function is
@@ -34,6 +36,7 @@ from odefit.errors import CompileError
 
 CHUNK = 400
 LANES = 4
+SECOND_DIRECTIONS = ("v", "w")  # names of the two direction arrays of a second derivative
 _WIDE = f"<{LANES} x double>"
 
 _LIBM = {
@@ -94,6 +97,7 @@ class _Value:
     chunk: int = 0
     slot: int = -1  # in the work array, if a later chunk needs it
     wide: bool = False  # a group of lanes
+    seed: bool = False  # an element of a direction of a second derivative
 
 
 @dataclass(slots=True)
@@ -109,7 +113,7 @@ def uses_conditions(function: Any) -> bool:
     return any(function.instruction_id(k) in kinds for k in range(function.n_instructions()))
 
 
-def _read(function: Any, wide: Sequence[int] = ()) -> _Tape:
+def _read(function: Any, wide: Sequence[int] = (), seeds: Sequence[int] = ()) -> _Tape:
     """Read the tape of `function` into values, numbered in order of computation; `wide` inputs have lanes."""
     values: list[_Value] = []
     outputs: list[tuple[int, int, int]] = []
@@ -126,7 +130,7 @@ def _read(function: Any, wide: Sequence[int] = ()) -> _Tape:
         if operation == ca.OP_CONST:
             value = _Value(operation, (), constant=function.instruction_constant(k))
         elif operation == ca.OP_INPUT:
-            value = _Value(operation, (), place=(inputs[0], inputs[1]), wide=inputs[0] in wide)
+            value = _Value(operation, (), place=(inputs[0], inputs[1]), wide=inputs[0] in wide, seed=inputs[0] in seeds)
         else:
             operands = tuple(register[i] for i in inputs)
             value = _Value(operation, operands, wide=any(values[i].wide for i in operands))
@@ -255,9 +259,12 @@ class _Writer:
             self.known[k] = self.select(operands[0], operands[1])
         elif operation == ca.OP_MUL and self.is_condition(operands[1]):
             self.known[k] = self.select(operands[1], operands[0])
+        elif operation == ca.OP_DIV and self.is_condition(operands[0]):
+            # CasADi writes condition * (1/x) like this: where the condition is false, 1/x does not matter
+            inverse = self.emit(f"fdiv double {literal(1.0)}, {self.number(operands[1])}")
+            self.known[k] = self.emit(f"select i1 {self.flag(operands[0])}, double {inverse}, double {literal(0.0)}")
         elif operation in _ARITHMETIC:
-            a, b = (self.as_wide(i, value.wide) for i in operands)
-            self.known[k] = self.emit(f"{_ARITHMETIC[operation]} {self.kind(k)} {a}, {b}")
+            self.known[k] = self.arithmetic(k)
         elif value.wide and operation not in _LINEAR:
             raise CompileError(f"a directional derivative is not linear in its directions (CasADi {operation})")
         elif operation in _LIBM or operation in _INTRINSIC:
@@ -270,6 +277,18 @@ class _Writer:
         if value.slot >= 0:
             address = self.emit(f"getelementptr double, ptr %work, i64 {value.slot * self.lanes}")
             self.lines.append(f"  store {self.kind(k)} {self.number(k)}, ptr {address}, align 8")
+
+    def arithmetic(self, k: int) -> str:
+        """Print + - * /; a product with an element of a direction that is 0 is 0, whatever the other factor."""
+        value = self.tape.values[k]
+        a, b = (self.as_wide(i, value.wide) for i in value.operands)
+        result = self.emit(f"{_ARITHMETIC[value.operation]} {self.kind(k)} {a}, {b}")
+        if value.operation in (ca.OP_MUL, ca.OP_DIV):
+            for i, text in zip(value.operands, (a, b), strict=True):
+                if self.tape.values[i].seed:
+                    nonzero = self.emit(f"fcmp une double {text}, {literal(0.0)}")
+                    result = self.emit(f"select i1 {nonzero}, double {result}, double {literal(0.0)}")
+        return result
 
     def condition(self, operation: int, operands: Sequence[int]) -> str:
         if operation in _COMPARISON:
@@ -355,7 +374,7 @@ def assembly(functions: Sequence[Any], array_names: Sequence[Sequence[str]], wid
     bodies = []
     for function, names in zip(functions, array_names, strict=True):
         lanes = [i + 1 for i, name in enumerate(names) if name in wide]  # input 0 is the time
-        tape = _read(function, lanes)
+        tape = _read(function, lanes, [i + 1 for i, name in enumerate(names) if name in SECOND_DIRECTIONS])
         work_size = _assign_slots(tape)
         bodies.append(_Writer(function.name(), names, tape, work_size, external, LANES if lanes else 1).write())
     declarations = []

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from odefit.errors import OdefitError, nearest
+from odefit.errors import OdefitError, suggestion
 
 _HERE = Path(__file__).parent
 
@@ -25,6 +25,6 @@ def names() -> list[str]:
 def path_of(name: str) -> Path:
     """Return the problem file `name`."""
     if name not in names():
-        raise OdefitError(f"there is no demo '{name}'{nearest(name, names())} There are: {', '.join(names())}.")
+        raise OdefitError(f"there is no demo '{name}'{suggestion(name, names())} There are: {', '.join(names())}.")
     folder, _, variant = name.partition("/")
     return _HERE / folder / f"{variant or folder}.toml"

@@ -1,6 +1,6 @@
 """Initial value problems: one method a file, one contract (`Integrator`)."""
 
-from odefit.errors import ProblemError, nearest
+from odefit.errors import ProblemError, suggestion
 from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Trajectory, segment_ends
 from odefit.integrate.dopri5 import Dopri5
 
@@ -11,7 +11,9 @@ METHODS: dict[str, Integrator] = {method.name: method for method in (Dopri5(),)}
 def integrator(name: str) -> Integrator:
     """Return the integrator `name`."""
     if name not in METHODS:
-        raise ProblemError(f"there is no integrator '{name}'{nearest(name, METHODS)} There are: {', '.join(METHODS)}.")
+        raise ProblemError(
+            f"there is no integrator '{name}'{suggestion(name, METHODS)} There are: {', '.join(METHODS)}."
+        )
     return METHODS[name]
 
 

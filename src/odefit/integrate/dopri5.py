@@ -35,6 +35,7 @@ _EXPONENT = 0.2 - 0.75 * _BETA
 _SMALLEST_RATIO = 1e-4  # of error to tolerance, that step control distinguishes
 _LOG_SMALLEST_RATIO = math.log(_SMALLEST_RATIO)
 _COUNTERS = len(Counters._fields)
+_SMALLEST_STEP = 1e-290
 _TINY = 4.0 * float(np.finfo(float).eps)
 
 
@@ -379,15 +380,15 @@ def dopri5_solve(
             else:
                 if t >= t_end:
                     break
-                if h <= _TINY * max(abs(t), abs(t_end)):
+                last = t + 1.01 * h >= t_end
+                if last:
+                    h = t_end - t  # may be as short as rounding: data that close to the start are no failure
+                elif h <= _TINY * abs(t) or h < _SMALLEST_STEP:
                     status = _NONFINITE if last_nonfinite else _UNDERFLOW
                     break
                 if attempts >= max_steps:
                     status = _TOO_MANY
                     break
-                last = t + 1.01 * h >= t_end
-                if last:
-                    h = t_end - t
             if stop[0] != 0:
                 status = _STOPPED
                 break
@@ -424,9 +425,12 @@ def dopri5_solve(
                         p, u, n, q, states, v, w, d2, k2,
                     )  # fmt: skip
                 n_jac += 6
-                bad1, bad2 = _first_nonfinite(k1_flat, 6, n1), _first_nonfinite(k2_flat, 6, n2)
-                if bad1 >= 0 or bad2 >= 0:
-                    cause = (bad1 if bad1 >= 0 else bad2) // 4 % n
+                # new values and last slopes; earlier slopes that are not finite have spoilt the values
+                bad = max(_first_nonfinite(z1_flat, 0, n1), _first_nonfinite(k1_flat, 6, n1))
+                if m > 0:
+                    bad = max(bad, _first_nonfinite(z2_flat, 0, n2), _first_nonfinite(k2_flat, 6, n2))
+                if bad >= 0:
+                    cause = bad // 4 % n
                     status = _NONFINITE_DERIVATIVE
                     break
 
@@ -484,10 +488,13 @@ class Dopri5:
         """See `Integrator.solve`."""
         if grid is None:
             steps, counts = _NO_STEPS, np.zeros(_COUNTERS + run.ends.size, np.int64)
-        elif grid.method == self.name:
-            steps, counts = grid.steps, grid.counts.copy()
-        else:
+        elif grid.method != self.name:
             raise OdefitError(f"a step grid of '{grid.method}' cannot be replayed by '{self.name}'")
+        elif grid.counts.size != _COUNTERS + run.ends.size:
+            n_segments = grid.counts.size - _COUNTERS
+            raise OdefitError(f"a step grid of {n_segments} segments cannot be replayed in a run of {run.ends.size}")
+        else:
+            steps, counts = grid.steps, grid.counts.copy()
         n, n_times = model.n_states, run.times.size
         y = np.empty((n_times, n))
         s1 = np.empty((n_times, n, run.dy0.shape[1] if order >= 1 else 0))

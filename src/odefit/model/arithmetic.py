@@ -116,7 +116,8 @@ def power(x: SX, k: SX) -> SX:
     frozen = multiply(SX(0.5), add(_unary(ca.OP_FLOOR, k), _unary(ca.OP_CEIL, k)))
     edge = where(linear, x, _binary(ca.OP_POW, where(needs_power, x, one), frozen))
     # NaN times both arguments: its derivatives are NaN as well, never a plausible zero.
-    outside = multiply(SX.nan(), add(x, k))
+    total = add(x, k)
+    outside = multiply(SX.nan(), multiply(total, total))
     return where(positive, inside, where(at_zero, edge, outside))
 
 

@@ -17,7 +17,7 @@ from typing import Any
 import casadi as ca
 from casadi import SX
 
-from odefit.model.arithmetic import multiply, where
+from odefit.model.arithmetic import add, greater, less, multiply, where
 
 _binary: Any = SX.binary
 _unary: Any = SX.unary
@@ -62,8 +62,13 @@ def _scaled_log(base: float) -> Callable[[SX], SX]:
     return lambda x: multiply(SX(1.0 / math.log(base)), _unary(ca.OP_LOG, x))
 
 
-def _fold(code: int) -> Callable[..., SX]:
-    return lambda *values: functools.reduce(lambda a, b: _binary(code, a, b), values)
+def _fold(wins: Callable[[SX, SX], SX]) -> Callable[..., SX]:
+    def pick(a: SX, b: SX) -> SX:
+        half = SX(0.5)
+        tie = add(multiply(half, a), multiply(half, b))  # also NaN if one of them is
+        return where(wins(a, b), a, where(wins(b, a), b, tie))
+
+    return lambda *values: functools.reduce(pick, values)
 
 
 _ONE_ARGUMENT = {
@@ -92,8 +97,8 @@ FUNCTIONS: Mapping[str, GrammarFunction] = MappingProxyType(
     {name: GrammarFunction(name, 1, 1, build) for name, build in _ONE_ARGUMENT.items()}
     | {
         "atan2": GrammarFunction("atan2", 2, 2, lambda y, x: _binary(ca.OP_ATAN2, y, x)),
-        "min": GrammarFunction("min", 2, None, _fold(ca.OP_FMIN)),
-        "max": GrammarFunction("max", 2, None, _fold(ca.OP_FMAX)),
+        "min": GrammarFunction("min", 2, None, _fold(less)),
+        "max": GrammarFunction("max", 2, None, _fold(greater)),
         "if": GrammarFunction("if", 3, 3, where),
     }
 )

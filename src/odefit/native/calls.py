@@ -11,7 +11,15 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core.errors import TypingError
 from numba.extending import intrinsic
+
+
+def _check_order(name: str, *arrays: Any) -> None:
+    """Refuse arrays that are not float64 in C order: their elements would be misread."""
+    for array in arrays:
+        if not (isinstance(array, types.Array) and array.dtype == types.float64 and array.layout == "C"):
+            raise TypingError(f"{name} needs float64 arrays in C order, got {array}")
 
 
 def _make_call(n_inputs: int, arguments: tuple[Any, ...]) -> Any:
@@ -22,6 +30,7 @@ def _make_call(n_inputs: int, arguments: tuple[Any, ...]) -> Any:
     itself.  They may have any number of dimensions, in C order.
     """
     first, out = arguments[2], arguments[3 + n_inputs]
+    _check_order("call_model and its kin", first, out)
     vector = types.Array(types.float64, 1, "C")
     signature = types.void(types.int64, types.float64, first, types.int64, *[vector] * (n_inputs - 1), out, types.int64)
 
@@ -86,6 +95,7 @@ def _call_directions(
     v: Any, v_at: Any, w: Any, w_at: Any, out: Any, at: Any,
 ) -> Any:  # fmt: skip
     """``fn(t, y + y_at, p, u, v + v_at, w + w_at, out + at)``: derivatives in directions (v, w) with lanes."""
+    _check_order("call_directions", y, v, w, out)
     vector = types.Array(types.float64, 1, "C")
     offset = types.int64
     signature = types.void(types.int64, types.float64, y, offset, vector, vector, v, offset, w, offset, out, offset)

@@ -3,7 +3,7 @@
 Numba decides by the time stamp of a function's own file whether a cached kernel is fresh; it does
 not see that a *callee in another file* has changed, and then serves stale machine code.  Therefore
 all kernels of odefit share one folder, ``<user cache>/odefit/kernels-<digest>``, whose digest covers
-the source text of every file of the package that defines a kernel: touch one of them, and
+the source text of every file of the package that defines a kernel or that one of these imports: touch one, and
 everything is compiled anew.  (Numba itself adds its version, the CPU and its features to the key.)
 
 Compiling takes seconds; the logger ``odefit.compile`` says so once for each entry point.
@@ -11,8 +11,10 @@ Compiling takes seconds; the logger ``odefit.compile`` says so once for each ent
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import logging
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -26,15 +28,22 @@ from odefit.native.places import cache_root, package_root
 logger = logging.getLogger("odefit.compile")
 
 _MARK = b"@kernel"
+_IMPORTS = re.compile(r"^from odefit\.([\w.]+) import", re.MULTILINE)
 
 
 def source_digest(root: Path) -> str:
-    """Hash path and text of every file below `root` that defines a kernel."""
+    """Hash path and text of every file below `root` that defines a kernel, and of the files those import from.
+
+    Constants and intrinsics are compiled into the kernels that use them.
+    """
+    texts = {path: path.read_bytes() for path in root.rglob("*.py")}
+    covered = {path for path, text in texts.items() if _MARK in text}
+    for path in list(covered):
+        for module in _IMPORTS.findall(texts[path].decode()):
+            covered.add(root.joinpath(*module.split(".")).with_suffix(".py"))
     digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        text = path.read_bytes()
-        if _MARK in text:
-            digest.update(path.relative_to(root).as_posix().encode() + b"\0" + text + b"\0")
+    for path in sorted(covered & texts.keys()):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + texts[path] + b"\0")
     return digest.hexdigest()[:20]
 
 
@@ -74,6 +83,21 @@ class _KernelCacheImpl(caching.CompileResultCacheImpl):
 
 class _KernelCache(caching.FunctionCache):
     _impl_class = _KernelCacheImpl
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception as error:  # unreadable or damaged: pickle raises almost anything
+            logger.warning("the kernel cache in %s cannot be used (%s); compiling again", self.cache_path, error)
+            with contextlib.suppress(OSError):
+                self.flush()
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            logger.warning("a compiled kernel could not be cached in %s (%s)", self.cache_path, error)
 
 
 class _Announcer(event.Listener):

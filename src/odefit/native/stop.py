@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -46,6 +47,7 @@ class _Watcher:
 
     def __init__(self) -> None:
         self.flag: StopFlag | None = None
+        self.received = 0  # interrupts read so far
         self._receive, self._send = socket.socketpair()
         self._send.setblocking(False)
         self.wakeup = self._send.fileno()
@@ -56,6 +58,7 @@ class _Watcher:
             signals = self._receive.recv(64)
             if signal.SIGINT in signals and self.flag is not None:
                 self.flag.set()
+            self.received += signals.count(signal.SIGINT)
 
 
 @cache
@@ -88,6 +91,7 @@ def stop_on_interrupt(flag: StopFlag) -> Iterator[None]:
     seen: list[int] = []
     watcher = _watcher()
     watcher.flag = flag
+    before = watcher.received
     old_wakeup = signal.set_wakeup_fd(watcher.wakeup, warn_on_full_buffer=False)
     signal.signal(signal.SIGINT, handle)
     try:
@@ -95,4 +99,8 @@ def stop_on_interrupt(flag: StopFlag) -> Iterator[None]:
     finally:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.set_wakeup_fd(old_wakeup)
+        for _ in range(1000):  # an interrupt still on its way must not reach the next computation
+            if watcher.received - before >= len(seen):
+                break
+            time.sleep(1e-4)
         watcher.flag = None

@@ -37,6 +37,9 @@ class Period:
             raise UnsupportedError("an experiment that starts from a steady state")
         if not math.isfinite(self.start):
             raise ProblemError(f"an experiment starts at {self.start}; give a finite time.")
+        for name, value in self.overrides.items():
+            if not isinstance(value, str) and not math.isfinite(value):
+                raise ProblemError(f"an experiment sets '{name}' to {value}; give a finite number.")
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class Experiment:
             raise UnsupportedError(f"several periods in experiment '{self.name}'")
         if self.tables or self.events:
             raise UnsupportedError(f"tables and events in experiment '{self.name}'")
+        if math.isinf(self.until):
+            raise ProblemError(f"experiment '{self.name}' has until = {self.until}; give a finite time.")
         if self.use not in USES:
             raise ProblemError(f"experiment '{self.name}' has use = '{self.use}'; the uses are {', '.join(USES)}.")
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from odefit.errors import ProblemError, UnsupportedError
+from odefit.errors import ProblemError, UnsupportedError, suggestion
 
 Column = npt.NDArray[Any]
 
@@ -22,6 +22,19 @@ def _empty() -> dict[str, Column]:
 def _left_out() -> Any:
     """Let a column be left out; `__post_init__` fills in what that means."""
     return None
+
+
+def _numbers(name: str, given: Any) -> npt.NDArray[np.float64]:
+    """Return a column of numbers; text in it is an error that shows it."""
+    try:
+        return np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        for entry in given:
+            try:
+                float(entry)
+            except (TypeError, ValueError):
+                raise ProblemError(f"the data column '{name}' holds '{entry}', which is not a number.") from None
+        raise
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +91,7 @@ class Measurements:
         numbers = {"time": None, "value": None, "sigma": np.nan, "weight": np.nan, "since": np.nan}
         for name, default in numbers.items():
             given = getattr(self, name)
-            column = np.full(n, default, dtype=float) if given is None else np.asarray(given, dtype=float)
+            column = np.full(n, default, dtype=float) if given is None else _numbers(name, given)
             object.__setattr__(self, name, column)
         for name in ("experiment", "observable"):
             object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=object))
@@ -149,24 +162,38 @@ class Measurements:
         sigma, weight
             Observable -> standard deviation or weight, a number or shape (m,).
         """
-        times = np.asarray(time, dtype=float)
+        times = _numbers("time", time)
         m = len(times)
         names = np.full(m, experiment, dtype=object) if isinstance(experiment, str) else np.asarray(experiment, object)
+        if not columns:
+            raise ProblemError("there is no column with measured values; give at least one.")
+        if len(names) != m:
+            raise ProblemError(f"the data column 'experiment' has {len(names)} entries but there are {m} times.")
         for name, values in columns.items():
             if len(values) != m:
                 raise ProblemError(f"the data column '{name}' has {len(values)} values but there are {m} times.")
 
-        def spread(given: Mapping[str, Any] | None) -> Column:
-            parts = [np.broadcast_to(np.asarray((given or {}).get(name, np.nan), dtype=float), m) for name in columns]
-            return np.stack(parts, axis=1).ravel() if parts else np.empty(0)
+        def spread(kind: str, given: Mapping[str, Any] | None) -> Column:
+            for name in given or {}:
+                if name not in columns:
+                    raise ProblemError(
+                        f"{kind} is given for '{name}', which is not measured{suggestion(name, columns)}"
+                    )
+            parts = []
+            for name in columns:
+                one = np.atleast_1d(_numbers(f"{name}.{kind}", np.atleast_1d((given or {}).get(name, np.nan))))
+                if one.size not in (1, m):
+                    raise ProblemError(f"{kind} of '{name}' has {one.size} entries but there are {m} times.")
+                parts.append(np.broadcast_to(one, m))
+            return np.stack(parts, axis=1).ravel()
 
         k = len(columns)
         return cls(
             experiment=np.repeat(names, k),
             time=np.repeat(times, k),
             observable=np.tile(np.array(list(columns), dtype=object), m),
-            value=np.stack([np.asarray(v, dtype=float) for v in columns.values()], axis=1).ravel(),
+            value=np.stack([_numbers(name, v) for name, v in columns.items()], axis=1).ravel(),
             row=np.repeat(np.arange(m), k),
-            sigma=spread(sigma),
-            weight=spread(weight),
+            sigma=spread("sigma", sigma),
+            weight=spread("weight", weight),
         )

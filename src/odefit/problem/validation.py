@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import casadi as ca
 import numpy as np
 
-from odefit.errors import OdefitError, ProblemError, UnsupportedError, nearest
+from odefit.errors import OdefitError, ProblemError, UnsupportedError, nearest, suggestion
 
 if TYPE_CHECKING:
     from odefit.problem.problem import Problem
@@ -51,7 +51,7 @@ def _check_values(problem: Problem) -> None:
         lacking = [e.name for e in problem.experiments if name not in e.periods[0].overrides]
         if name not in known and lacking:
             raise ProblemError(
-                f"'{name}' is used in the equations but has no value{nearest(name, known)} "
+                f"'{name}' is used in the equations but has no value{suggestion(name, known)} "
                 f"Add it to the parameters or define it in the equations."
             )
 

@@ -79,9 +79,11 @@ class _Search:
         self.evaluations = 0
         self.refreshes = 0
         self.flat = 0
+        self.last_promised = math.inf
         self.eager = True  # ask for derivatives at once: most trial points are taken
         self.iteration = 0
         self.interrupted = False
+        self.renewed: Evaluation | None = None  # the last point on grids of its own
         self.last_failure = ""
         self.trace: list[TraceRow] = []
 
@@ -105,11 +107,12 @@ class _Search:
             if not reason and proposal.damping == 0.0 and self.termination.is_rounding(proposal.promised, point.value):
                 reason = "no reduction that could be told from rounding is left"
             if reason:
-                if self.freeze.is_trustworthy(point.error_ratio):
+                if self.freeze.is_trustworthy(point.error_ratio) or point is self.renewed:
                     return self.result(ends.CONVERGED, reason, point, problem, proposal)
                 fresh = self.renew(point.x)  # converged on stale grids: look again on new ones
                 if fresh.failure:
-                    return self.result(ends.FAILED, fresh.failure, point, problem, proposal)
+                    status, message = self.words_for_failure(fresh)
+                    return self.result(status, message, point, problem, proposal)
                 point = fresh
                 continue
             if self.iteration >= self.termination.max_iterations:
@@ -120,8 +123,12 @@ class _Search:
                 status, message = self.words_for_no_progress()
                 return self.result(status, message, point, problem, proposal)
             point = taken
-            if point.failure:  # its value exists, its derivatives do not
-                return self.result(ends.FAILED, point.failure, point, problem, proposal)
+            if point.linear is None:
+                derived = self.evaluate(point.x, 1)
+                if derived.failure:  # its value exists, its derivatives do not
+                    status, message = self.words_for_failure(derived)
+                    return self.result(status, message, point, problem, proposal)
+                point = derived
             if self.flat >= self.termination.flat_times:
                 return self.result(ends.FLAT, self.words_for_valley(point, proposal), point, problem, proposal)
 
@@ -186,15 +193,18 @@ class _Search:
         return better, (point.value - better.value) / proposal.promised
 
     def take(self, point: Evaluation, trial: Evaluation, proposal: StepInfo, ratio: float) -> Evaluation:
-        """Accept `trial`: update radius, valley counter and trace; make sure it has derivatives."""
+        """Accept `trial`: update radius, valley counter and trace."""
         flat = proposal.damping > 0.0 and self.termination.is_flat(
             proposal.promised, point.value - trial.value, point.value
         )
-        self.flat = self.flat + 1 if flat else 0
+        # promises that grow with the trust region only mean that it began too small
+        growing = proposal.promised > 1.5 * self.last_promised
+        self.flat = self.flat + 1 if flat and not growing else 0
+        self.last_promised = proposal.promised
         self.radius = self.region.after_success(self.radius, proposal.length, ratio)
         self.iteration += 1
         self.record(trial, proposal)
-        return trial if trial.linear is not None else self.evaluate(trial.x, 1)
+        return trial
 
     def evaluate(self, x: Array, order: int) -> Evaluation:
         self.evaluations += 1
@@ -207,7 +217,8 @@ class _Search:
         """Adapt the grids to `x` and evaluate there."""
         self.refreshes += 1
         self.objective.refresh(x)
-        return self.evaluate(x, 1)
+        self.renewed = self.evaluate(x, 1)
+        return self.renewed
 
     def record(self, point: Evaluation, proposal: StepInfo) -> None:
         row = TraceRow(
@@ -217,6 +228,12 @@ class _Search:
         self.trace.append(row)
         if self.callback is not None:
             self.callback(row)
+
+    def words_for_failure(self, point: Evaluation) -> tuple[str, str]:
+        """Return status and message for a point that could not be evaluated."""
+        if self.interrupted:
+            return ends.INTERRUPTED, "the fit was stopped; this is the best point so far"
+        return ends.FAILED, point.failure
 
     def words_for_no_progress(self) -> tuple[str, str]:
         if self.interrupted:

@@ -10,8 +10,8 @@ conditioned: it is enough to restrict ||x|| <= Delta (Edsberg and Wedin (27), (2
     x_i = d_i c_i / (d_i^2 + mu),     mu = 0 if that fits, else ||x(mu)|| = Delta .
 
 Bounds are handled by an active set inside the step: unknowns that would leave the box are put on
-their bound, and the problem is solved again in the others.  Should the result promise nothing, a
-projected gradient step does, unless the point is stationary.
+their bound, and the problem is solved again in the others.  Should the result promise less than a tenth
+of what a projected gradient step does, the latter is taken.
 
 **Second-order correction.**  The trial residual r(x + v) tells the curvature along v: with the same
 filter, x^a_i = [d_i/(d_i^2 + mu)] c^a_i for c^a = -2 Q'(r(x + v) - r - S v), and the corrected step is
@@ -36,6 +36,7 @@ from odefit.solve.scaling import Scaling, _scale
 
 Array = npt.NDArray[np.float64]
 
+_FRACTION_OF_GRADIENT = 0.1  # of what a projected gradient step promises, that a step must promise
 _RANK_TOLERANCE = 1e-10  # relative to the largest diagonal element: a guard against rounding only
 
 
@@ -99,7 +100,7 @@ def _promised(r, b, v):
 
 @kernel
 def _gradient_step(r, b, scale, low, high, radius, v):
-    """Set `v` to a projected, scaled gradient step that promises a reduction; return its length."""
+    """Set `v` to the best of some projected, scaled gradient steps within the radius; return its length."""
     n = b.size
     p = np.empty(n)
     for j in range(n):
@@ -112,14 +113,17 @@ def _gradient_step(r, b, scale, low, high, radius, v):
         for j in range(n):
             v[j] = 0.0
         return 0.0
-    t = radius / length
+    t, best, best_t = radius / length, 0.0, 0.0
     for _ in range(60):
         for j in range(n):
             v[j] = min(high[j], max(low[j], t * scale[j] * p[j]))
-        if _promised(r, b, v) > 0.0:
-            break
+        promised = _promised(r, b, v)
+        if promised > best:
+            best, best_t = promised, t
         t *= 0.5
-    return t * length
+    for j in range(n):
+        v[j] = min(high[j], max(low[j], best_t * scale[j] * p[j]))
+    return best_t * length
 
 
 @kernel
@@ -167,8 +171,14 @@ def _clip_to_box(free, n_free, low, high, fixed, v):
 
 @kernel
 def _arrive(x, v, lower, upper, x_new):
+    """Set ``x_new = x + v``; a bound is met exactly, not to rounding (it would never become active)."""
     for i in range(x.size):
-        x_new[i] = min(upper[i], max(lower[i], x[i] + v[i]))
+        if v[i] <= lower[i] - x[i]:
+            x_new[i] = lower[i]
+        elif v[i] >= upper[i] - x[i]:
+            x_new[i] = upper[i]
+        else:
+            x_new[i] = min(upper[i], max(lower[i], x[i] + v[i]))
 
 
 @kernel
@@ -202,7 +212,7 @@ def bounded_step(r, b, x, start, logarithmic, lower, upper, radius, a, beta, piv
         low[i], high[i] = min(0.0, lower[i] - x[i]), max(0.0, upper[i] - x[i])
         scale[i] = _scale(x[i], start[i], logarithmic[i])
         v[i] = 0.0
-    decrement, first_rank = 0.0, 0
+    decrement, first_rank, clipped = 0.0, 0, False
     n_free, rank, mu, length = 0, 0, 0.0, 0.0
     for sweep in range(n + 1):
         n_free = _free_problem(r, b, v, scale, fixed, free, a, c)
@@ -224,10 +234,17 @@ def bounded_step(r, b, x, start, logarithmic, lower, upper, radius, a, beta, piv
         _back_transform(a, pivot, z, rank, n_free, free, scale, v)
         if not _clip_to_box(free, n_free, low, high, fixed, v):
             break
+        clipped = True
     promised = _promised(r, b, v)
-    if not promised > 0.0:
-        length = _gradient_step(r, b, scale, low, high, radius, v)
-        promised = _promised(r, b, v)
+    if clipped or not promised > 0.0:
+        # too many unknowns may have been put on bounds at once: never do worse than the gradient
+        along_gradient = np.empty(n)
+        gradient_length = _gradient_step(r, b, scale, low, high, radius, along_gradient)
+        gradient_promised = _promised(r, b, along_gradient)
+        if not promised >= _FRACTION_OF_GRADIENT * gradient_promised:
+            promised, length = gradient_promised, gradient_length
+            for i in range(n):
+                v[i] = along_gradient[i]
     _arrive(x, v, lower, upper, x_new)
     info[0], info[1], info[2], info[3] = n_free, rank, mu, length
     info[4], info[5], info[6] = decrement, promised, first_rank

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import weakref
 from dataclasses import dataclass
 
@@ -161,6 +162,16 @@ def observe_residuals(
                 if j >= 0 and theta_of_slot[row_slots[k, j]] >= 0:
                     slot = row_slots[k, j]
                     jacobian[row, theta_of_slot[slot]] += root_weight[k] * nonzeros[e] * slopes[slot]
+
+
+@kernel
+def first_nonfinite(matrix):
+    """Return the flat index of the first entry that is not finite, or -1."""
+    for i in range(matrix.shape[0]):
+        for j in range(matrix.shape[1]):
+            if not math.isfinite(matrix[i, j]):
+                return i * matrix.shape[1] + j
+    return -1
 
 
 @kernel

@@ -23,7 +23,13 @@ from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.solve.contract import Evaluation
 from odefit.transcribe.dense import DenseLinear
-from odefit.transcribe.observation import Observation, half_square, observations, observe_residuals
+from odefit.transcribe.observation import (
+    Observation,
+    first_nonfinite,
+    half_square,
+    observations,
+    observe_residuals,
+)
 from odefit.transcribe.penalty import penalise
 
 Array = npt.NDArray[np.float64]
@@ -64,7 +70,8 @@ class SingleShooting:
         self.n_residuals = self.n_data + (self.compiled.penalty.n_out if self.compiled.penalty else 0)
         if not self.n_data:
             raise FitError("there is nothing to fit: no experiment has a measured value with a weight above zero.")
-        squares = sum(float(np.square(o.root_weight * o.value).sum()) for o in self.observations)
+        with np.errstate(over="ignore"):  # too large for a number: then so is the objective, and says so
+            squares = sum(float(np.square(o.root_weight * o.value).sum()) for o in self.observations)
         self.data_norm = math.sqrt(squares)
         settings = problem.settings
         self._integrator = integrator(settings.integrator)
@@ -135,6 +142,9 @@ class SingleShooting:
         value = half_square(residual)
         if not math.isfinite(value):
             return self._failed(x, self._words_for_nonfinite(residual), False)
+        bad = first_nonfinite(jacobian) if order else -1
+        if bad >= 0:  # a NaN would look like no influence
+            return self._failed(x, self._words_for_derivative(*divmod(bad, len(self.names))), False)
         linear = DenseLinear(jacobian, residual) if order else None
         ratio = max(trajectory.error_ratio for trajectory in trajectories)
         return Evaluation(x, self._generation, value, residual, linear, ratio)
@@ -174,12 +184,25 @@ class SingleShooting:
         bad = np.flatnonzero(~np.isfinite(residual))
         if not bad.size:
             return "the sum of squares is too large for a number"
-        row = int(bad[0])
+        if bad[0] >= self.n_data:
+            return "a prior has no finite value"
+        return f"an observable has no finite value at t = {self._time_of(int(bad[0])):g}"
+
+    def _words_for_derivative(self, row: int, column: int) -> str:
+        if row >= self.n_data:
+            return f"the derivative of a prior with respect to '{self.names[column]}' is not a finite number"
+        return (
+            f"the derivative of an observable with respect to '{self.names[column]}' is not a finite number at "
+            f"t = {self._time_of(row):g}; look for sqrt, log or a power at the edge of their domain"
+        )
+
+    def _time_of(self, row: int) -> float:
+        """Return the time of a measurement."""
         for observation in self.observations:
             if row < observation.value.size:
-                return f"an observable has no finite value at t = {observation.times[observation.at[row]]:g}"
+                return float(observation.times[observation.at[row]])
             row -= observation.value.size
-        return "a prior has no finite value"
+        return math.nan
 
     def _failed(self, x: Array, words: str, interrupted: bool) -> Evaluation:
         missing = np.full(self.n_residuals, np.nan)

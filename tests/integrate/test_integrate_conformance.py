@@ -1,0 +1,369 @@
+"""What every integrator must do: method x problem."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+from initial_value_problems import (
+    CASES,
+    NOTHING,
+    compiled_model,
+    counts_of,
+    exact,
+    exact_states,
+    grid_of,
+    make_run,
+    run_of,
+    solve,
+)
+
+from odefit.errors import OdefitError, ProblemError
+from odefit.integrate import METHODS, Dopri5, Run, Status, StepGrid, integrator, segment_ends
+
+ORDERS = {"dopri5": (5, 4)}
+"""Order of the solution at the grid points, and of the dense output between them."""
+
+TOLERANCES = 10.0 ** np.arange(-3, -10.5, -1)
+by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def uniform(method, case, n_steps: int) -> StepGrid:
+    """Return a grid that lands on the end exactly, as an adaptive run does."""
+    return grid_of(method, [np.full(n_steps, (case.end - case.t0) / n_steps)])
+
+
+def observed_orders(errors) -> np.ndarray:
+    return np.log2(np.array(errors[:-1]) / np.array(errors[1:]))
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+class TestConformance:
+    @by_case
+    @pytest.mark.parametrize("rtol", TOLERANCES)
+    def test_accuracy_at_tolerance(self, method, case, rtol):
+        found = solve(method, case, make_run(case), rtol=rtol, atol=1e-2 * rtol)
+        assert found.status is Status.OK
+        assert found.t_end == case.end
+        assert found.error_ratio <= 1.0
+        error = np.abs(found.y - exact_states(case, case.times)).max()
+        assert error <= 50 * rtol * np.abs(found.y).max()
+
+    @by_case
+    def test_error_is_proportional_to_tolerance(self, method, case):
+        errors = [
+            np.abs(solve(method, case, make_run(case), rtol=r, atol=1e-2 * r).y - exact_states(case, case.times)).max()
+            for r in TOLERANCES
+        ]
+        slope = np.polyfit(np.log(TOLERANCES), np.log(errors), 1)[0]
+        assert 0.75 <= slope <= 1.25
+
+    @by_case
+    def test_order_on_uniform_grids(self, method, case):
+        run = make_run(case, times=[case.end])
+        y, s, s2 = exact(case, [case.end])
+        errors = []
+        for n_steps in (32, 64):
+            found = solve(method, case, run, grid=uniform(method, case, n_steps), order=2)
+            errors.append([np.abs(found.y - y[:, :, 0]).max(), np.abs(found.S - s).max(), np.abs(found.S2 - s2).max()])
+        orders = observed_orders(errors)
+        expected = ORDERS[method.name][0]
+        assert (orders > expected - 0.4).all()
+        assert (orders < expected + 1.6).all()
+
+    @by_case
+    def test_order_of_dense_output(self, method, case):
+        errors = []
+        for n_steps in (32, 64):
+            h = (case.end - case.t0) / n_steps
+            between = case.t0 + h * (np.arange(n_steps)[:, None] + np.array([0.2, 0.5, 0.7])).ravel()
+            times = np.append(between, case.end)
+            found = solve(method, case, make_run(case, times=times), grid=uniform(method, case, n_steps), order=1)
+            y, s, _ = exact(case, between)
+            errors.append([np.abs(found.y[:-1] - y[:, :, 0]).max(), np.abs(found.S[:-1] - s).max()])
+        orders = observed_orders(errors)
+        expected = ORDERS[method.name][1]
+        assert (orders > expected - 0.4).all()
+        assert (orders < expected + 1.6).all()
+
+    @by_case
+    def test_replay_repeats_the_run(self, method, case):
+        run = make_run(case)
+        chosen = solve(method, case, run, order=2)
+        replayed = solve(method, case, run, order=2, grid=chosen.grid)
+        assert replayed.status is Status.OK
+        assert (replayed.t_end, replayed.error_ratio) == (chosen.t_end, chosen.error_ratio)
+        for name in ("y", "S", "S2"):
+            np.testing.assert_array_equal(getattr(replayed, name), getattr(chosen, name))
+        assert replayed.derivatives == chosen.derivatives == "discrete"
+        assert replayed.grid is chosen.grid
+
+    @by_case
+    @pytest.mark.parametrize("order", [0, 1])
+    def test_derivatives_do_not_change_the_solution(self, method, case, order):
+        full = solve(method, case, make_run(case), order=2)
+        less = solve(method, case, make_run(case), order=order)
+        np.testing.assert_array_equal(less.y, full.y)
+        np.testing.assert_array_equal(less.grid.steps, full.grid.steps)
+        np.testing.assert_array_equal(less.S, full.S[:, :, : less.S.shape[2]])
+        q = case.theta.size
+        assert less.S.shape == (case.times.size, len(case.y0), q if order else 0)
+        assert less.S2.shape == (case.times.size, len(case.y0), 0)
+
+    @by_case
+    def test_output_times_do_not_change_the_solution(self, method, case):
+        few = np.array([case.times[3], case.end])
+        many = np.sort(np.concatenate([[case.t0, *few], np.linspace(case.t0, case.end, 50)[1:-1]]))
+        sparse, dense = (solve(method, case, make_run(case, times=t), order=1) for t in (few, many))
+        np.testing.assert_array_equal(sparse.grid.steps, dense.grid.steps)
+        chosen = np.searchsorted(many, few)
+        np.testing.assert_array_equal(sparse.y, dense.y[chosen])
+        np.testing.assert_array_equal(sparse.S, dense.S[chosen])
+
+    @by_case
+    @pytest.mark.parametrize("where", ["start", "start and end", "end", "between", "at a step"])
+    def test_places_of_output_times(self, method, case, where):
+        steps = solve(method, case, make_run(case)).grid.steps
+        inside = case.t0 + 0.37 * (case.end - case.t0)
+        times = {
+            "start": [case.t0],
+            "start and end": [case.t0, case.end],
+            "end": [case.end],
+            "between": [inside],
+            "at a step": [case.t0 + steps[0], case.end],
+        }[where]
+        found = solve(method, case, make_run(case, times=times), order=1)
+        y, s, _ = exact(case, times)
+        assert found.status is Status.OK
+        assert found.t_end == times[-1]
+        np.testing.assert_allclose(found.y, y[:, :, 0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found.S, s, rtol=1e-4, atol=1e-5)
+        if times[0] == case.t0:
+            np.testing.assert_array_equal(found.y[0], case.y0)
+            np.testing.assert_array_equal(found.S[0], np.eye(case.theta.size)[len(case.p) :])
+
+    @by_case
+    def test_start_alone_costs_nothing(self, method, case):
+        found = solve(method, case, make_run(case, times=[case.t0]), order=2)
+        assert found.grid.steps.size == 0
+        assert tuple(found.counters) == (0, 0, 0, 0, 0)
+        assert (found.status, found.t_end, found.error_ratio) == (Status.OK, case.t0, 0.0)
+        np.testing.assert_array_equal(found.S2, 0.0)
+
+    @by_case
+    def test_no_times_at_all(self, method, case):
+        found = solve(method, case, make_run(case, times=[]), order=2)
+        assert found.status is Status.OK
+        assert found.y.shape == (0, len(case.y0))
+        assert found.S.shape == (0, len(case.y0), case.theta.size)
+
+    @by_case
+    def test_steps_end_at_stops(self, method, case):
+        span = case.end - case.t0
+        stops = case.t0 + span * np.array([0.2, 0.21, 0.77])
+        run = make_run(case, stops=stops)
+        found = solve(method, case, run, order=2)
+        y, s, s2 = exact(case, case.times)
+        assert found.status is Status.OK
+        np.testing.assert_allclose(found.y, y[:, :, 0], rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(found.S, s, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found.S2, s2, rtol=1e-3, atol=1e-4)
+        assert len(found.grid.segments) == 4
+        landed = case.t0 + np.cumsum(found.grid.steps)[np.cumsum(counts_of(found.grid)) - 1]
+        np.testing.assert_allclose(landed, [*stops, case.end], rtol=1e-13)
+        assert all((segment > 0).all() for segment in found.grid.segments)
+        again = solve(method, case, run, order=2, grid=found.grid)
+        for name in ("y", "S", "S2"):
+            np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
+
+    @by_case
+    def test_output_exactly_at_stops(self, method, case):
+        stops = case.t0 + (case.end - case.t0) * np.array([0.25, 0.5])
+        found = solve(method, case, make_run(case, times=[*stops, case.end], stops=stops), rtol=1e-9, atol=1e-11)
+        np.testing.assert_allclose(found.y, exact_states(case, [*stops, case.end]), rtol=1e-7, atol=1e-8)
+
+    @by_case
+    def test_stops_outside_are_ignored(self, method, case):
+        outside = np.array([case.t0 - 1.0, case.t0, case.end, case.end + 1.0])
+        plain, stopped = (solve(method, case, make_run(case, stops=s)) for s in (None, outside))
+        np.testing.assert_array_equal(plain.grid.steps, stopped.grid.steps)
+        np.testing.assert_array_equal(plain.y, stopped.y)
+
+    @by_case
+    def test_counters(self, method, case):
+        for order in (0, 1, 2):
+            found = solve(method, case, make_run(case), order=order)
+            counters = found.counters
+            assert counters.steps == found.grid.steps.size == sum(counts_of(found.grid)) > 0
+            assert counters.rhs >= counters.steps
+            assert (counters.jacobian > 0) == (order >= 1)
+            assert (counters.second > 0) == (order == 2)
+            replayed = solve(method, case, make_run(case), order=order, grid=found.grid).counters
+            assert (replayed.steps, replayed.rejected) == (counters.steps, 0)
+            assert replayed.rhs <= counters.rhs
+
+    @by_case
+    def test_tighter_tolerance_takes_more_steps(self, method, case):
+        counts = [solve(method, case, make_run(case), rtol=r, atol=r).counters.steps for r in (1e-4, 1e-7, 1e-10)]
+        assert counts[0] < counts[1] < counts[2]
+
+    @by_case
+    def test_error_ratio_tells_when_steps_no_longer_fit(self, method, case):
+        coarse = solve(method, case, make_run(case), rtol=1e-4, atol=1e-6).grid
+        found = solve(method, case, make_run(case), rtol=1e-9, atol=1e-11, grid=coarse)
+        assert found.status is Status.OK
+        assert found.error_ratio > 10.0
+
+    @by_case
+    def test_grid_of_another_method_is_refused(self, method, case):
+        grid = StepGrid("another", np.array([1.0]), np.array([1]))
+        with pytest.raises(OdefitError, match=f"a step grid of 'another' cannot be replayed by '{method.name}'"):
+            solve(method, case, make_run(case), grid=grid)
+
+    @by_case
+    def test_inputs_are_not_changed(self, method, case):
+        run = make_run(case)
+        before = [getattr(run, name).copy() for name in ("y0", "p", "times", "ends", "dy0", "dp", "d2y0", "d2p")]
+        grid = solve(method, case, run, order=2).grid
+        kept = [segment.copy() for segment in grid.segments]
+        solve(method, case, run, order=2, grid=grid)
+        for name, value in zip(("y0", "p", "times", "ends", "dy0", "dp", "d2y0", "d2p"), before, strict=True):
+            np.testing.assert_array_equal(getattr(run, name), value)
+        assert len(grid.segments) == len(kept)
+        for segment, old in zip(grid.segments, kept, strict=True):
+            np.testing.assert_array_equal(segment, old)
+
+    def test_instances_are_shared_by_threads(self, method):
+        runs = [(case, make_run(case)) for case in CASES]
+        alone = [solve(method, case, run, order=2) for case, run in runs]
+        with ThreadPoolExecutor(max_workers=4) as pool:
+            together = list(pool.map(lambda pair: solve(method, *pair, order=2), runs * 5))
+        for i, found in enumerate(together):
+            np.testing.assert_array_equal(found.S2, alone[i % len(runs)].S2)
+
+    @pytest.mark.parametrize("times", [[0.0], [0.0, 1.0, 5.0], [3.0]])
+    def test_no_states(self, method, times):
+        model, run = run_of("y = a + b*t", (1.0, 2.0), (), times)
+        found = method.solve(model, run, rtol=1e-7, atol=1e-9, order=2)
+        assert found.status is Status.OK
+        assert found.y.shape == (len(times), 0)
+        assert found.S.shape == (len(times), 0, 2)
+        assert found.S2.shape == (len(times), 0, 3)
+        assert found.grid.steps.size == 0
+
+    def test_constant_state(self, method):
+        model, run = run_of("x' = 0\nx(0) = 1", (), (0.3,), [0.0, 1.0, 1e6])
+        found = method.solve(model, run, rtol=1e-7, atol=1e-9, order=1)
+        np.testing.assert_array_equal(found.y, 0.3)
+        np.testing.assert_array_equal(found.S, 1.0)
+
+    def test_state_that_stays_zero(self, method):
+        model, run = run_of("x' = -k*x\nx(0) = 1", (1.0,), (0.0,), [1.0, 10.0])
+        found = method.solve(model, run, rtol=1e-7, atol=1e-9, order=1)
+        assert found.status is Status.OK
+        np.testing.assert_array_equal(found.y, 0.0)
+        np.testing.assert_array_equal(found.S[:, 0, 0], 0.0)
+
+    @pytest.mark.parametrize("start", [0.3, 1.0, -7.0, 1e5])
+    @pytest.mark.parametrize("n_ulps", [1, 2, 5, 100])
+    def test_interval_as_short_as_rounding(self, method, start, n_ulps):
+        """0.1 + 0.2 is one such number behind 0.3: a datum there is no failure."""
+        end = start + n_ulps * np.spacing(abs(start))
+        model, run = run_of("x' = -k*x\nx(0) = 1", (1.0,), (2.0,), [end], t0=start)
+        found = method.solve(model, run, rtol=1e-7, atol=1e-9, order=1)
+        assert found.status is Status.OK
+        assert found.t_end == end
+        np.testing.assert_allclose(found.y, 2.0, rtol=1e-8)
+        np.testing.assert_allclose(found.S[0, 0], [0.0, 1.0], atol=1e-8)
+
+    @pytest.mark.parametrize("seed", range(40))
+    def test_the_end_is_met_exactly(self, method, seed):
+        """Whatever the rounding of t + h: the last output is there, on replay too."""
+        rng = np.random.default_rng(seed)
+        start, stop, end = np.cumsum(rng.uniform(0.1, 1.0, size=3)) - 1.0
+        model, run = run_of("x' = -k*x\nx(0) = 1", (1.0,), (2.0,), [stop, end], t0=start, stops=[stop])
+        found = method.solve(model, run, rtol=1e-7, atol=1e-9)
+        again = method.solve(model, run, rtol=1e-7, atol=1e-9, grid=found.grid)
+        assert found.t_end == again.t_end == end
+        assert np.isfinite(again.y).all()
+        np.testing.assert_array_equal(again.y, found.y)
+
+    def test_stops_as_close_as_rounding(self, method):
+        stops = [1.0, 1.0 + np.spacing(1.0), 1.0 + 3 * np.spacing(1.0)]
+        model, run = run_of("x' = -k*x\nx(0) = 1", (1.0,), (2.0,), [2.0], stops=stops)
+        found = method.solve(model, run, rtol=1e-9, atol=1e-11)
+        assert found.status is Status.OK
+        np.testing.assert_allclose(found.y, 2 * np.exp(-2.0), rtol=1e-7)
+
+    @pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e6, 1e12])
+    def test_scale_of_time(self, method, scale):
+        model, run = run_of("x' = -k*x\nx(0) = 1", (1.0 / scale,), (2.0,), [scale])
+        found = method.solve(model, run, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(found.y, 2 * np.exp(-1.0), rtol=1e-6)
+
+    @pytest.mark.parametrize("n", [1, 2, 3, 7, 20])
+    def test_number_of_states(self, method, n):
+        """A chain of n equal decays, fed at the head: x_j = t^j exp(-t)/j!."""
+        lines = ["x0' = -x0", *(f"x{j}' = x{j - 1} - x{j}" for j in range(1, n))]
+        text = "\n".join([*lines, *(f"x{j}(0) = 0" for j in range(n))])
+        model, run = run_of(text, (), (1.0, *[0.0] * (n - 1)), [0.5, 2.0])
+        found = method.solve(model, run, rtol=1e-9, atol=1e-12, order=1)
+        factorial = np.cumprod([1.0, *range(1, n)])
+        for row, t in enumerate((0.5, 2.0)):
+            expected = t ** np.arange(n) * np.exp(-t) / factorial
+            np.testing.assert_allclose(found.y[row], expected, rtol=1e-6, atol=1e-10)
+            np.testing.assert_allclose(found.S[row, :, 0], expected, rtol=1e-6, atol=1e-9)
+            np.testing.assert_allclose(np.diag(found.S[row]), np.exp(-t), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("times", "stops", "expected"),
+    [
+        ([], None, []),
+        ([0.0], None, []),
+        ([0.0, 2.0], None, [2.0]),
+        ([1.0, 2.0], [], [2.0]),
+        ([2.0], [0.5, 1.5], [0.5, 1.5, 2.0]),
+        ([2.0], [-1.0, 0.0, 1.0, 2.0, 3.0], [1.0, 2.0]),
+        ([0.0], [0.5], []),
+    ],
+)
+def test_segment_ends(times, stops, expected):
+    found = segment_ends(0.0, np.array(times), None if stops is None else np.array(stops))
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_segment_ends_are_a_copy():
+    times = np.array([1.0, 2.0])
+    segment_ends(0.0, times)[0] = 9.0
+    np.testing.assert_array_equal(times, [1.0, 2.0])
+
+
+@pytest.mark.parametrize("segments", [[[1.0]], [[0.0], [1.0, 2.0, 3.0], [4.0, 5.0]], [[1.0, 2.0], [], [3.0]]])
+def test_segments_of_a_grid(segments):
+    grid = grid_of(METHODS["dopri5"], segments)
+    assert [segment.tolist() for segment in grid.segments] == segments
+
+
+def test_integrators_have_names():
+    assert isinstance(integrator("dopri5"), Dopri5)
+    assert {name: method.name for name, method in METHODS.items()} == {name: name for name in METHODS}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [("dopri", r"'dopri'; did you mean 'dopri5'\? There are:"), ("xyz", r"'xyz'[.;] There are: dopri5")],
+)
+def test_unknown_integrator(name, words):
+    with pytest.raises(ProblemError, match=f"there is no integrator {words}"):
+        integrator(name)
+
+
+def test_runs_are_plain_data():
+    """A run can be made without any problem: the model, arrays, nothing else."""
+    nothing = np.empty((1, 0))
+    run = Run(0.0, np.ones(1), np.ones(1), NOTHING, np.ones(1), np.ones(1), nothing, nothing, nothing, nothing)
+    found = Dopri5().solve(compiled_model("x' = -k*x\nx(0) = 1"), run, rtol=1e-9, atol=1e-9, order=2)
+    np.testing.assert_allclose(found.y, np.exp(-1.0), rtol=1e-7)
+    assert found.S.shape == found.S2.shape == (1, 1, 0)
