@@ -22,9 +22,13 @@ def stage_of(module: str) -> str:
 
 
 def imports_of(path: Path) -> set[str]:
-    """All odefit modules that `path` imports, inside functions too."""
+    """All odefit modules that `path` imports when it runs, inside functions too."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            node.body = []  # never executed
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

@@ -88,18 +88,20 @@ class SingleShooting:
         self._grids: list[StepGrid | None] = [None] * len(self.observations)
         self._generation = 0
         self._fresh: Evaluation | None = None
+        self._fresh_at = _NOTHING
 
     def refresh(self, x: Array) -> int:
         """Adapt all grids to `x`; if an experiment fails there, there are no grids to replay."""
         self._grids = [None] * len(self.observations)
         self._generation += 1
         self._fresh = self._evaluate(x, 1, adapt=True)
+        self._fresh_at = x.copy()  # the caller's array may change
         return self._generation
 
     def evaluate(self, x: Array, order: int) -> Evaluation:
         """Replay the current grids at `x`."""
         fresh = self._fresh
-        if fresh is not None and fresh.x is x:
+        if fresh is not None and fresh.x is x and np.array_equal(x, self._fresh_at):
             return fresh
         return self._evaluate(x, order, adapt=False)
 
