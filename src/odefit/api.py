@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import Curves, compile_problem
+from odefit.criteria.least_squares import has_absolute_sigma, log_likelihood
 from odefit.errors import OdefitError
 from odefit.formats import load_problem
 from odefit.integrate import Run, Status, integrator, segment_ends
@@ -120,7 +121,9 @@ class PointEvaluation:
     residuals, jacobian
         Weighted residuals (N,), and their derivatives by the natural values of the free parameters (N, n).
     objective
-        Half the sum of squares.
+        Half the sum of squares, priors included.
+    loglik
+        Normal log likelihood of the data.
     """
 
     status: str
@@ -128,6 +131,7 @@ class PointEvaluation:
     residuals: npt.NDArray[np.float64]
     jacobian: npt.NDArray[np.float64] | None
     objective: float
+    loglik: float
 
 
 def evaluate(problem: Problem, parameters: Mapping[str, float] | None = None, order: int = 1) -> PointEvaluation:
@@ -143,4 +147,8 @@ def evaluate(problem: Problem, parameters: Mapping[str, float] | None = None, or
     jacobian = None
     if order and isinstance(found.linear, DenseLinear):
         jacobian = found.linear.jacobian / objective.compiled.to_natural(x)[1]
-    return PointEvaluation("failed" if found.failure else "ok", found.failure, found.residual, jacobian, found.value)
+    squares = float(np.square(found.residual[: objective.n_data]).sum())
+    roots = np.concatenate([o.root_weight for o in objective.observations])
+    loglik = log_likelihood(squares, roots, absolute=has_absolute_sigma(problem.measurements))
+    status = "failed" if found.failure else "ok"
+    return PointEvaluation(status, found.failure, found.residual, jacobian, found.value, loglik)

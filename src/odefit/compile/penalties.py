@@ -29,7 +29,7 @@ def penalty_terms(problem: Problem) -> tuple[tuple[str, Prior, int | None], ...]
     terms: list[tuple[str, Prior, int | None]] = []
     for index, slot in enumerate(problem.slots.slots):
         prior = slot.parameter.penalty
-        if prior is not None:
+        if prior is not None and index in problem.slots.fitted:
             terms.append((slot.name, prior, index))
     terms.extend((rule.expression, rule.prior, None) for rule in problem.rules)
     return tuple(terms)

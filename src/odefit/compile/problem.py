@@ -106,8 +106,8 @@ def _fingerprint(problem: Problem) -> tuple[Any, ...]:
     names = tuple((p.name, p.expression, p.per, p.penalty and p.penalty.kind) for p in problem.parameters)
     patterns = tuple(pattern_of(e) for e in problem.experiments)
     rules = tuple((rule.expression, rule.prior.kind) for rule in problem.rules)
-    slots = tuple(slot.name for slot in problem.slots.slots)
-    return (problem.model, patterns, names, problem.observables, rules, slots, problem.slots.by_row)
+    slots = (tuple(slot.name for slot in problem.slots.slots), problem.slots.by_row, problem.slots.fitted)
+    return (problem.model, patterns, names, problem.observables, rules, slots)
 
 
 def _build(problem: Problem) -> _NativeProblem:
@@ -183,8 +183,7 @@ class CompiledProblem:
         slots = problem.slots.slots
         self.slot_names = tuple(slot.name for slot in slots)
         self._q = np.array([problem.starts.get(slot.name, slot.parameter.start) for slot in slots], dtype=float)
-        fitted = _slots_with_data(problem)
-        free = [i for i, slot in enumerate(slots) if not slot.parameter.fixed and i in fitted]
+        free = [i for i, slot in enumerate(slots) if not slot.parameter.fixed and i in problem.slots.fitted]
         self._free = np.array(free, dtype=np.int64)
         chosen = [slots[i].parameter for i in free]
         self.theta_names = tuple(slots[i].name for i in free)
@@ -312,23 +311,3 @@ class CompiledProblem:
             self._constants[e], column, order, p, y0, dp, dy0, d2p, d2y0,
         )  # fmt: skip
         return Seeds(p, y0, dp, dy0, d2p, d2y0)
-
-
-def _slots_with_data(problem: Problem) -> set[int]:
-    """Return the slots that data of fitted experiments can tell something about.
-
-    A parameter with one value per experiment has no data for its value in a prediction: it stays there
-    at its start value.
-    """
-    data = problem.measurements
-    fitted = {e.name for e in problem.experiments if e.use == "fit"} & set(
-        data.experiment[np.isfinite(data.value) & (data.weight != 0)].tolist()
-    )
-    result: set[int] = set()
-    for experiment, chosen in zip(problem.experiments, problem.slots.of_experiment, strict=True):
-        for slot in chosen.values():
-            if problem.slots.slots[slot].parameter.per is None or experiment.name in fitted:
-                result.add(slot)
-    for index in problem.slots.of_group.values():
-        result.update(index.values())
-    return result

@@ -6,8 +6,9 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import casadi as ca
 
@@ -19,6 +20,9 @@ from odefit.problem.parameters import Parameter
 from odefit.problem.priors import Rule
 from odefit.problem.slots import Slots, slots_of
 from odefit.problem.validation import validate
+
+if TYPE_CHECKING:
+    from odefit.api import PointEvaluation
 
 
 @dataclass(frozen=True)
@@ -140,6 +144,18 @@ class Problem:
     def expression(self, text: str) -> Any:
         """Parse an expression of the model's names and the problem's parameters, as SX."""
         return self.model.expression(text, self.own_symbols)
+
+    def evaluate(self, parameters: Mapping[str, float] | None = None, order: int = 1) -> PointEvaluation:
+        """Return residuals, Jacobian and log likelihood at natural values; see `odefit.evaluate`."""
+        from odefit.api import evaluate
+
+        return evaluate(self, parameters, order)
+
+    def save(self, path: str | Path) -> None:
+        """Write a problem file, with its data beside it, that loads to the same problem."""
+        from odefit.formats import save_problem
+
+        save_problem(self, path)
 
     def with_start(self, **values: float) -> Problem:
         """Return the same problem with other start values; nothing is compiled again.

@@ -43,12 +43,16 @@ class Slots:
         Per experiment: parameter name to slot index, for the parameters that are not `by_row`.
     of_group
         For each parameter `by_row`: value of its column to slot index.
+    fitted
+        Slots that data of fitted experiments can tell something about.  The value of a parameter for an
+        experiment without such data stays at its start, and its prior is left out.
     """
 
     slots: tuple[Slot, ...]
     by_row: tuple[str, ...]
     of_experiment: tuple[dict[str, int], ...]
     of_group: dict[str, dict[str, int]]
+    fitted: frozenset[int]
 
 
 def slots_of(problem: Problem) -> Slots:
@@ -81,7 +85,19 @@ def slots_of(problem: Problem) -> Slots:
                 for experiment, chosen, values in zip(problem.experiments, of_experiment, found, strict=True):
                     if name not in experiment.periods[0].overrides:
                         chosen[name] = index[_only(values, experiment.name, parameter)]
-    return Slots(tuple(slots), tuple(by_row), of_experiment, of_group)
+    fitted = _fitted(problem, slots, of_experiment) | {i for index in of_group.values() for i in index.values()}
+    return Slots(tuple(slots), tuple(by_row), of_experiment, of_group, frozenset(fitted))
+
+
+def _fitted(problem: Problem, slots: list[Slot], of_experiment: tuple[dict[str, int], ...]) -> set[int]:
+    """Return the slots that are shared by all experiments, or belong to one with fitted data."""
+    data = problem.measurements
+    measured = set(data.experiment[np.isfinite(data.value) & (data.weight != 0)].tolist())
+    result: set[int] = set()
+    for experiment, chosen in zip(problem.experiments, of_experiment, strict=True):
+        has_data = experiment.use == "fit" and experiment.name in measured
+        result.update(slot for slot in chosen.values() if has_data or slots[slot].parameter.per is None)
+    return result
 
 
 def _groups(problem: Problem, parameter: Parameter) -> tuple[list[str], list[list[str]]]:

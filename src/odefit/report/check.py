@@ -57,8 +57,8 @@ def _parameters(problem: Problem) -> list[str]:
         if parameter.prior is not None:
             words.append(f"prior {parameter.prior}")
         if parameter.per is not None:
-            n = sum(slot.parameter.name == parameter.name for slot in problem.slots.slots)
-            words.append(f"one value per {parameter.per} ({n})")
+            n = sum(problem.slots.slots[i].parameter.name == parameter.name for i in problem.slots.fitted)
+            words.append(f"one value per {parameter.per} ({n} with data)")
         lines.append(f"  {name}: {', '.join(words)}")
     for rule in problem.constraints:
         lines.append(f"  rule: {rule}")

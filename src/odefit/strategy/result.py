@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from odefit.criteria.least_squares import has_absolute_sigma
+from odefit.criteria.least_squares import has_absolute_sigma, log_likelihood
 from odefit.problem import Problem
 from odefit.solve import SolverResult
 from odefit.statistics import (
@@ -133,14 +133,9 @@ class FitResult:
     @cached_property
     def loglik(self) -> float | None:
         """Normal log likelihood; with its own best common variance where no sigma was given."""
-        squares, n = self.sum_of_squares, self.n_data
-        if not math.isfinite(squares):
-            return None
         roots = np.concatenate([o.root_weight for o in self.objective_function.observations])
-        constant = float(np.log(roots).sum()) - 0.5 * n * math.log(2.0 * math.pi)
-        if has_absolute_sigma(self.problem.measurements):
-            return constant - 0.5 * squares
-        return constant - 0.5 * n * (1.0 + math.log(squares / n)) if squares > 0 else None
+        absolute = has_absolute_sigma(self.problem.measurements)
+        return _number(log_likelihood(self.sum_of_squares, roots, absolute=absolute))
 
     @cached_property
     def statistics(self) -> ParameterStatistics | None:
