@@ -45,7 +45,9 @@ class Curves:
         found = self._along(self._value, times, y, p, 1)[:, :, 0]
         return np.where(np.isfinite(y).all(axis=1)[:, None], found, np.nan)
 
-    def derivatives(self, times: Array, y: Array, s: Array, columns: Array, p: Array, dp: Array) -> Array:
+    def derivatives(
+        self, times: Array, y: Array, s: Array, columns: npt.NDArray[np.int64], p: Array, dp: Array
+    ) -> Array:
         """Return the derivatives by all thetas, (m, len(names), n_theta).
 
         Parameters

@@ -49,15 +49,20 @@ class CompiledModel:
     parameters: tuple[str, ...]
     rhs: NativeFunction
 
-    @property
+    @cached_property
     def n_states(self) -> int:
         """Number of states."""
         return len(self.states)
 
-    @property
+    @cached_property
     def n_parameters(self) -> int:
         """Length of p."""
         return len(self.parameters)
+
+    @cached_property
+    def no_pairs(self) -> tuple[Matrix, Matrix]:
+        """Second-order seeds of p and y0 where there are none."""
+        return np.empty((self.n_parameters, 0)), np.empty((self.n_states, 0))
 
 
 class Seeds(NamedTuple):
@@ -301,10 +306,12 @@ class CompiledProblem:
         function, model = self._map(e), self.model(e)
         n_p, n = model.n_parameters, model.n_states
         k = n_columns if order else 0
-        pairs = k * (k + 1) // 2 if order == 2 else 0
         p, y0 = np.empty(n_p), np.empty(n)
         dp, dy0 = np.empty((n_p, k)), np.empty((n, k))
-        d2p, d2y0 = np.empty((n_p, pairs)), np.empty((n, pairs))
+        if order == 2:
+            d2p, d2y0 = np.empty((n_p, k * (k + 1) // 2)), np.empty((n, k * (k + 1) // 2))
+        else:
+            d2p, d2y0 = model.no_pairs
         map_parameters(
             (function.value, function.jacobian, function.second if order == 2 else 0), function.row_ptr, function.col,
             self.experiment_starts[e], theta, self._codes, self.lower, self.upper, self._free, self._q, self._gather[e],

@@ -51,17 +51,39 @@ class Observation:
     source: Indices
 
 
-_remembered: weakref.WeakKeyDictionary[Problem, dict[str, tuple[Observation, ...]]] = weakref.WeakKeyDictionary()
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """All measurements of one use: an entry per experiment that has any.
+
+    Attributes
+    ----------
+    first
+        First row of each experiment among all measurements.
+    n_data, norm
+        Number of measurements, norm of the weighted data.
+    """
+
+    of_experiment: tuple[Observation, ...]
+    first: tuple[int, ...]
+    n_data: int
+    norm: float
 
 
-def observations(problem: Problem, use: str = "fit") -> tuple[Observation, ...]:
-    """Return the measurements of experiments with this use, one entry per experiment that has any.
+_remembered: weakref.WeakKeyDictionary[Problem, dict[str, Observations]] = weakref.WeakKeyDictionary()
+
+
+def observations(problem: Problem, use: str = "fit") -> Observations:
+    """Return the measurements of experiments with this use.
 
     They are worked out once per problem: a problem never changes.
     """
     found = _remembered.setdefault(problem, {})
     if use not in found:
-        found[use] = _observations(problem, use)
+        listed = _observations(problem, use)
+        sizes = [o.value.size for o in listed]
+        with np.errstate(over="ignore"):  # too large for a number: then so is the objective, and says so
+            squares = sum(float(np.square(o.root_weight * o.value).sum()) for o in listed)
+        found[use] = Observations(listed, (0, *np.cumsum(sizes).tolist()), sum(sizes), math.sqrt(squares))
     return found[use]
 
 
@@ -129,13 +151,18 @@ def observe_residuals(
         theta, and the positions in theta (-1: fixed).
     residual, jacobian
         Filled from row `first` on: (N,), (N, n_theta).
+
+    Returns
+    -------
+    half_square, bad
+        Half the sum of squares, and the first row with a derivative that is not finite (-1: none).
     """
     n, n_p, n_a = y.shape[1], p.size, row_slots.shape[1]
     out = np.empty(row_ptr.size - 1)
     nonzeros = np.empty(col.size)
     a = np.empty(n_a)
     q = columns.size if order >= 1 else 0
-    current = -1
+    current, bad, squares = -1, -1, 0.0
     for k in range(at.size):
         if at[k] != current or n_a > 0:
             current = at[k]
@@ -147,6 +174,7 @@ def observe_residuals(
         g = observable[k]
         row = first + k
         residual[row] = _residual(out[g], value[k], root_weight[k])
+        squares += residual[row] * residual[row]
         for c in range(q):
             total = 0.0
             for e in range(row_ptr[g], row_ptr[g + 1]):
@@ -156,28 +184,14 @@ def observe_residuals(
                 elif j < n + n_p:
                     total += nonzeros[e] * dp[j - n, c]
             jacobian[row, columns[c]] = root_weight[k] * total
+            if not math.isfinite(total) and bad < 0:
+                bad = row
         if order >= 1 and n_a > 0:
             for e in range(row_ptr[g], row_ptr[g + 1]):
                 j = np.int64(col[e]) - n - n_p
                 if j >= 0 and theta_of_slot[row_slots[k, j]] >= 0:
                     slot = row_slots[k, j]
                     jacobian[row, theta_of_slot[slot]] += root_weight[k] * nonzeros[e] * slopes[slot]
-
-
-@kernel
-def first_nonfinite(matrix):
-    """Return the flat index of the first entry that is not finite, or -1."""
-    for i in range(matrix.shape[0]):
-        for j in range(matrix.shape[1]):
-            if not math.isfinite(matrix[i, j]):
-                return i * matrix.shape[1] + j
-    return -1
-
-
-@kernel
-def half_square(residual):
-    """Return half the sum of squares."""
-    total = 0.0
-    for i in range(residual.size):
-        total += residual[i] * residual[i]
-    return 0.5 * total
+                    if not math.isfinite(nonzeros[e]) and bad < 0:
+                        bad = row
+    return 0.5 * squares, bad

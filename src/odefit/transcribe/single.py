@@ -25,8 +25,6 @@ from odefit.solve.contract import Evaluation
 from odefit.transcribe.dense import DenseLinear
 from odefit.transcribe.observation import (
     Observation,
-    first_nonfinite,
-    half_square,
     observations,
     observe_residuals,
 )
@@ -65,14 +63,14 @@ class SingleShooting:
     def __init__(self, problem: Problem, stop: StopFlag | None = None, use: str = "fit") -> None:
         self.compiled: CompiledProblem = compile_problem(problem)
         self.names = self.compiled.theta_names
-        self.observations = observations(problem, use)
-        self.n_data = sum(o.value.size for o in self.observations)
-        self.n_residuals = self.n_data + (self.compiled.penalty.n_out if self.compiled.penalty else 0)
+        data = observations(problem, use)
+        self.observations = data.of_experiment
+        self.n_data = data.n_data
+        self.n_residuals = data.n_data + (self.compiled.penalty.n_out if self.compiled.penalty else 0)
+        self.data_norm = data.norm
+        self._first = data.first
         if not self.n_data:
             raise FitError("there is nothing to fit: no experiment has a measured value with a weight above zero.")
-        with np.errstate(over="ignore"):  # too large for a number: then so is the objective, and says so
-            squares = sum(float(np.square(o.root_weight * o.value).sum()) for o in self.observations)
-        self.data_norm = math.sqrt(squares)
         settings = problem.settings
         self._integrator = integrator(settings.integrator)
         self._options = {
@@ -82,7 +80,6 @@ class SingleShooting:
             "stop": stop,
         }
         self._experiment_names = tuple(e.name for e in problem.experiments)
-        self._first = np.concatenate([[0], np.cumsum([o.value.size for o in self.observations])]).tolist()
         self._needs_slots = self.compiled.penalty is not None or bool(problem.slots.by_row)
         self._parallel = False
         self._grids: list[StepGrid | None] = [None] * len(self.observations)
@@ -125,30 +122,33 @@ class SingleShooting:
         jacobian = np.zeros((self.n_residuals, len(self.names))) if order else np.empty((0, len(self.names)))
         slots, slopes = self.compiled.slot_values(x) if self._needs_slots else (_NOTHING, _NOTHING)
 
+        sums = [0.0] * len(self.observations)
+        bad = [-1] * len(self.observations)
+
         def shoot(i: int) -> Trajectory:
             trajectory, run = self.trajectory(x, self.observations[i], order, None if adapt else self._grids[i])
             if trajectory.status is Status.OK:
-                self._observe(i, trajectory, run, order, slots, slopes, residual, jacobian)
+                sums[i], bad[i] = self._observe(i, trajectory, run, order, slots, slopes, residual, jacobian)
             return trajectory
 
         trajectories = self._run_all(shoot, measure=adapt)
         for observation, trajectory in zip(self.observations, trajectories, strict=True):
             if trajectory.status is not Status.OK:
-                return self._failed(
-                    x, self._words_for_failure(observation, trajectory), trajectory.status is Status.STOPPED
-                )
+                words = self._words_for_failure(observation, trajectory)
+                return self._failed(x, words, trajectory.status is Status.STOPPED)
         if adapt:
             self._grids = [trajectory.grid for trajectory in trajectories]
         if self.compiled.penalty is not None:
-            penalise(self.compiled, slots, slopes, order, self.n_data, residual, jacobian)
-        value = half_square(residual)
+            total, row = penalise(self.compiled, slots, slopes, order, self.n_data, residual, jacobian)
+            sums.append(total)
+            bad.append(row)
+        value = sum(sums)
         if not math.isfinite(value):
             return self._failed(x, self._words_for_nonfinite(residual), False)
-        bad = first_nonfinite(jacobian) if order else -1
-        if bad >= 0:  # a NaN would look like no influence
-            return self._failed(x, self._words_for_derivative(*divmod(bad, len(self.names))), False)
+        if max(bad) >= 0:  # a NaN among the derivatives would look like no influence
+            return self._failed(x, self._words_for_derivative(max(bad), jacobian), False)
         linear = DenseLinear(jacobian, residual) if order else None
-        ratio = max(trajectory.error_ratio for trajectory in trajectories)
+        ratio = max([trajectory.error_ratio for trajectory in trajectories])
         return Evaluation(x, self._generation, value, residual, linear, ratio)
 
     def _run_all(self, shoot: Callable[[int], Trajectory], *, measure: bool) -> list[Trajectory]:
@@ -165,11 +165,11 @@ class SingleShooting:
     def _observe(
         self, i: int, trajectory: Trajectory, run: Run, order: int, slots: Array, slopes: Array, residual: Array,
         jacobian: Array,
-    ) -> None:  # fmt: skip
-        """Fill the rows of experiment number `i` among the observed ones."""
+    ) -> tuple[float, int]:  # fmt: skip
+        """Fill the rows of experiment number `i` among the observed ones; see `observe_residuals`."""
         compiled, o = self.compiled, self.observations[i]
         observe = compiled.observe(o.experiment)
-        observe_residuals(
+        return observe_residuals(
             (observe.value, observe.jacobian), observe.row_ptr, observe.col, o.times,
             trajectory.y, trajectory.S, run.p, _NOTHING, run.dp, o.at, o.observable, o.value, o.root_weight,
             compiled.columns[o.experiment], o.row_slots, slots, slopes, compiled.theta_of_q, self._first[i], order,
@@ -190,7 +190,8 @@ class SingleShooting:
             return "a prior has no finite value"
         return f"an observable has no finite value at t = {self._time_of(int(bad[0])):g}"
 
-    def _words_for_derivative(self, row: int, column: int) -> str:
+    def _words_for_derivative(self, row: int, jacobian: Array) -> str:
+        column = int(np.flatnonzero(~np.isfinite(jacobian[row]))[0])
         if row >= self.n_data:
             return f"the derivative of a prior with respect to '{self.names[column]}' is not a finite number"
         return (
