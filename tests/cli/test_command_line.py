@@ -75,7 +75,7 @@ def test_every_demo_converges(command, name):
 def test_demo_lists_its_names(command):
     code, out, err = command("demo")
     assert (code, err) == (0, "")
-    assert out.splitlines() == names() == ["barnes", "barnes/b", "barnes/d_y1", "barnes/d_y2"]
+    assert out.splitlines() == names() == ["arrhenius", "barnes", "barnes/b", "barnes/d_y1", "barnes/d_y2"]
 
 
 def test_json_is_the_result(command):
@@ -167,7 +167,7 @@ BAD_INPUT = {
         ["demo", "barns"],
         None,
         CSV,
-        "there is no demo 'barns'; did you mean 'barnes'? There are: barnes",
+        "there is no demo 'barns'; did you mean 'barnes'? There are: arrhenius, barnes",
     ),
     "strange demo": (["demo", "xyzzy"], None, CSV, "there is no demo 'xyzzy'"),
     "demo outside the gallery": (["demo", "../formats/x"], None, CSV, "there is no demo '../formats/x'"),
@@ -194,7 +194,7 @@ def test_bad_input_is_exit_code_2(command, file, name, as_json):
     ("words", "expected"),
     [
         (["demo", "xyzzy"], "there is no demo 'xyzzy'[.;] There are:"),
-        (["demo", "barns"], r"'barnes'\? There are: barnes, "),
+        (["demo", "barns"], r"'barnes'\? There are: arrhenius, barnes, "),
     ],
 )
 def test_sentences_are_separated(command, words, expected):
