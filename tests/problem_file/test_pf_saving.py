@@ -252,8 +252,11 @@ class TestRefusals:
         self.refused(project, changed(project.load(), units={"zz": "h"}), "'zz', which does not occur")
 
     def test_text_that_is_not_unicode(self, project):
-        with pytest.raises(OdefitError, match="not Unicode"):
-            save_problem(changed(project.load(), title="\ud800"), project.folder / "out" / "p.toml")
+        self.refused(project, changed(project.load(), title="\ud800"), "not Unicode")
+
+    def test_path_that_cannot_be(self, project):
+        with pytest.raises(OdefitError, match="cannot be written"):
+            save_problem(project.load(), "a\0b.toml")
 
     def test_folder_that_is_a_file(self, project):
         problem = project.load()

@@ -38,13 +38,16 @@ def save_problem(problem: Problem, path: str | Path) -> Path:
     table = data_csv(problem) if len(problem.measurements) else None
     document = _document(problem, data.name)
     try:
-        if table is not None:
-            write_atomically(data, table.encode())
-        write_atomically(path, document.encode())
-    except OSError as error:
-        raise OdefitError(f"the problem cannot be written to '{path}': {error.strerror}.") from error
+        contents = [(data, table.encode())] if table is not None else []
+        contents.append((path, document.encode()))
     except UnicodeEncodeError as error:
         raise ProblemError(f"the problem has text that is not Unicode ({error.object[error.start]!r}).") from error
+    try:
+        for place, content in contents:
+            write_atomically(place, content)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise OdefitError(f"the problem cannot be written to '{path}': {reason}.") from error
     return path
 
 
