@@ -69,7 +69,7 @@ def one_solution(problem: Problem) -> None:
     peer = ScipyFit(problem, rtol, atol)
     best = best_cpu_seconds(
         {
-            "odefit dopri5": lambda: method.solve(compiled.model, run, rtol=rtol, atol=atol, order=1),
+            "odefit dopri5": lambda: method.solve(compiled.model(0), run, rtol=rtol, atol=atol, order=1),
             "SciPy LSODA, augmented": lambda: peer.solution(np.ones(3)),
         }
     )

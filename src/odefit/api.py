@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile import compile_problem
-from odefit.errors import OdefitError, ProblemError
+from odefit.compile import Curves, compile_problem
+from odefit.criteria.least_squares import has_absolute_sigma, log_likelihood
+from odefit.errors import OdefitError
 from odefit.formats import load_problem
 from odefit.integrate import Run, Status, integrator, segment_ends
 from odefit.native.stop import StopFlag, stop_on_interrupt
-from odefit.problem import Experiment, Problem
+from odefit.problem import Problem
 from odefit.solve import TraceRow
 from odefit.strategy import FitResult, fit_by
+from odefit.strategy.times import data_times
 from odefit.transcribe import SingleShooting
 from odefit.transcribe.dense import DenseLinear
 
 if TYPE_CHECKING:
     import pandas as pd
-
-_POINTS = 101  # of a simulation that has neither times nor data
 
 
 class SimulationWarning(UserWarning):
@@ -86,55 +85,29 @@ def simulate(
     import pandas as pd
 
     if parameters:
-        problem = problem._with_parameters(
-            {name: {"start": float(value), "fixed": True} for name, value in parameters.items()}
-        )
+        problem = problem.at(parameters)
     compiled = compile_problem(problem)
     settings = problem.settings
     parts = []
     for number, experiment in enumerate(problem.experiments):
-        wanted = _times(problem, experiment, times)
+        wanted = data_times(problem, experiment, times)
         seeds = compiled.parameters(compiled.theta_start, number)
         run = Run(
             experiment.start, seeds.y0, seeds.p, np.empty(0), wanted, segment_ends(experiment.start, wanted),
             seeds.dy0, seeds.dp, seeds.d2y0, seeds.d2p,
         )  # fmt: skip
+        model = compiled.model(number)
         trajectory = integrator(settings.integrator).solve(
-            compiled.model, run, rtol=settings.rtol, atol=settings.atol, max_steps=settings.max_steps
+            model, run, rtol=settings.rtol, atol=settings.atol, max_steps=settings.max_steps
         )
         if trajectory.status is not Status.OK:
-            message = f"experiment '{experiment.name}': {trajectory.sentence(compiled.model)}"
+            message = f"experiment '{experiment.name}': {trajectory.sentence(model)}"
             warnings.warn(message, SimulationWarning, stacklevel=2)
+        curves = Curves(problem, compiled.variant(number))
+        values = curves.values(wanted, trajectory.y, seeds.p)
         columns: dict[str, Any] = {"experiment": experiment.name, "time": wanted}
-        columns |= dict(zip(compiled.model.states, trajectory.y.T, strict=True))
-        reached = np.isfinite(trajectory.y).all(axis=1)
-        for name, values in compiled.definitions(wanted, trajectory.y, seeds.p).items():
-            columns[name] = np.where(reached, values, np.nan)  # max(x, 0) of a missing x is missing as well
-        parts.append(pd.DataFrame(columns))
+        parts.append(pd.DataFrame(columns | dict(zip(curves.names, values.T, strict=True))))
     return pd.concat(parts, ignore_index=True)
-
-
-def _times(problem: Problem, experiment: Experiment, times: Any) -> npt.NDArray[np.float64]:
-    if times is not None:
-        wanted = np.unique(np.asarray(times, dtype=float))
-        if not np.isfinite(wanted).all():
-            raise ProblemError("simulate was asked for a time that is not a finite number.")
-        if wanted.size and wanted[0] < experiment.start:
-            raise ProblemError(
-                f"simulate was asked for the time {wanted[0]:g}, before experiment '{experiment.name}' starts "
-                f"at {experiment.start:g}."
-            )
-        return wanted
-    data = problem.measurements
-    measured = np.unique(data.time[data.experiment == experiment.name])
-    if measured.size:
-        return measured
-    end = experiment.until
-    if math.isnan(end):
-        end = float(data.time.max()) if len(data) else math.nan
-    if not end > experiment.start:
-        raise ProblemError(f"experiment '{experiment.name}' has no data and no end; give times or until = ...")
-    return np.linspace(experiment.start, end, _POINTS)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +121,9 @@ class PointEvaluation:
     residuals, jacobian
         Weighted residuals (N,), and their derivatives by the natural values of the free parameters (N, n).
     objective
-        Half the sum of squares.
+        Half the sum of squares, priors included.
+    loglik
+        Normal log likelihood of the data.
     """
 
     status: str
@@ -156,6 +131,7 @@ class PointEvaluation:
     residuals: npt.NDArray[np.float64]
     jacobian: npt.NDArray[np.float64] | None
     objective: float
+    loglik: float
 
 
 def evaluate(problem: Problem, parameters: Mapping[str, float] | None = None, order: int = 1) -> PointEvaluation:
@@ -171,4 +147,8 @@ def evaluate(problem: Problem, parameters: Mapping[str, float] | None = None, or
     jacobian = None
     if order and isinstance(found.linear, DenseLinear):
         jacobian = found.linear.jacobian / objective.compiled.to_natural(x)[1]
-    return PointEvaluation("failed" if found.failure else "ok", found.failure, found.residual, jacobian, found.value)
+    squares = float(np.square(found.residual[: objective.n_data]).sum())
+    roots = np.concatenate([o.root_weight for o in objective.observations])
+    loglik = log_likelihood(squares, roots, absolute=has_absolute_sigma(problem.measurements))
+    status = "failed" if found.failure else "ok"
+    return PointEvaluation(status, found.failure, found.residual, jacobian, found.value, loglik)

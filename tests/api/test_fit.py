@@ -209,8 +209,8 @@ REFUSALS = {
     ),
     "expression of a state": (
         lambda: problem_of("x' = -k*x + c\nx(0) = 1", [("k", 1.0), of.Parameter("c", expression="2*x")], T, T),
-        UnsupportedError,
-        "replaces 'c' while it depends on x",
+        ProblemError,
+        "the expression of 'c' uses the state 'x'; only parameters may stand there",
     ),
 }
 

@@ -99,9 +99,9 @@ def test_simulation_of_an_explicit_model():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        ({"times": [-1.0]}, r"simulate was asked for the time -1, before experiment 'main' starts at 0"),
-        ({"times": [math.nan]}, "simulate was asked for a time that is not a finite number"),
-        ({"times": [1.0, math.inf]}, "simulate was asked for a time that is not a finite number"),
+        ({"times": [-1.0]}, r"a simulation was asked for at -1, before experiment 'main' starts at 0"),
+        ({"times": [math.nan]}, "a simulation was asked for at a time that is not a finite number"),
+        ({"times": [1.0, math.inf]}, "a simulation was asked for at a time that is not a finite number"),
         ({"parameters": {"kk": 1.0}}, r"there is no parameter 'kk'"),
         ({"parameters": {"k": math.nan}}, r"'k' has start value nan; give a finite number"),
     ],

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from odefit.compile import CompiledProblem, compile_problem
-from odefit.compile.conditions import layout_of, model_functions
+from odefit.compile.conditions import model_functions, variant_of
 from odefit.compile.functions import SymbolicFunction
 from odefit.compile.tape import LANES
 from odefit.errors import LanguageError, ModelError
@@ -67,7 +67,7 @@ def network(n_species: int, n_reactions: int) -> Network:
 
 
 def symbolic_rhs(problem: Problem) -> SymbolicFunction:
-    return model_functions(problem.model, layout_of(problem), problem.observables)["rhs"]
+    return model_functions(problem, variant_of(problem, ()), problem.observables)["rhs"]
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def symbolic_rhs(problem: Problem) -> SymbolicFunction:
 def test_mass_action_network(n_species, n_reactions, call):
     made = network(n_species, n_reactions)
     problem = made.problem()
-    rhs = compile_problem(problem).model.rhs
+    rhs = compile_problem(problem).model(0).rhs
     symbolic = symbolic_rhs(problem)
     rng = np.random.default_rng(2)
     y, k = rng.uniform(0.1, 2.0, size=n_species), rng.uniform(0.1, 2.0, size=n_reactions)
@@ -121,7 +121,7 @@ class Text:
 
     def observe(self, call, y: float, p: float) -> tuple[np.ndarray, np.ndarray, float]:
         """Value, gradient by (y, p) and second derivative along (1, 2), (3, 5)."""
-        function = self.compiled.observe
+        function = self.compiled.observe(0)
         arguments = ([y], [p], [], [])
         gradient = np.zeros(2)
         gradient[function.col.astype(int)] = call(function.jacobian, function.col.size, *arguments)
@@ -247,9 +247,9 @@ def test_definitions_used_by_equations_in_reverse_order(call):
     assert seeds.y0.tolist() == [19.0]
     assert seeds.dy0.tolist() == [[9.0]]
     rate = 2.0 * 1.01**299
-    value = call(compiled.model.rhs.value, 1, [3.0], seeds.p, [])
+    value = call(compiled.model(0).rhs.value, 1, [3.0], seeds.p, [])
     np.testing.assert_allclose(value, -3.0 * rate, rtol=1e-12)
-    jacobian = call(compiled.model.rhs.jacobian, 2, [3.0], seeds.p, [])
+    jacobian = call(compiled.model(0).rhs.jacobian, 2, [3.0], seeds.p, [])
     np.testing.assert_allclose(jacobian, [-rate, -3.0 * rate / 2.0], rtol=1e-12)
 
 

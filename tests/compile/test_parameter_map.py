@@ -11,10 +11,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+import odefit as of
 from odefit.compile import compile_problem
 from odefit.compile import problem as problem_module
 from odefit.compile.scales import natural_values, scaled
-from odefit.errors import ModelError, UnsupportedError
+from odefit.errors import ModelError, ProblemError
 from odefit.model import Model
 from odefit.problem import SCALES, Experiment, Measurements, Parameter, Period, Problem
 
@@ -153,7 +154,7 @@ def test_values(e, setting, problems):
     theta = away_from_start(compiled)
     seeds = compiled.parameters(theta, e)
     values, y0 = expected(EXPERIMENTS[e].name, compiled.natural(theta))
-    names = compiled.model.parameters
+    names = compiled.model(0).parameters
     assert set(names) == {"k", "s", "A0", "r", "E", "T", "k2", "gain", "base"}
     np.testing.assert_allclose(seeds.p, [values[name] for name in names], rtol=1e-13)
     np.testing.assert_allclose(seeds.y0, y0, rtol=1e-13)
@@ -181,8 +182,10 @@ def test_first_derivatives(e, setting, problems):
         if j in columns:
             actual = stacked[:, columns.tolist().index(j)]
             np.testing.assert_allclose(actual, numerical, rtol=1e-8, atol=1e-9)
-        else:
-            assert not numerical.any()
+        else:  # nothing that a state or an observable depends on
+            assert not numerical[-2:].any()
+        everything = compiled.all_derivatives(theta, e)[:, j]
+        np.testing.assert_allclose(everything, numerical[:-2], rtol=1e-8, atol=1e-9)
 
 
 @NUMBERED
@@ -219,7 +222,7 @@ NEEDED = {
     "initial value by definition": "k E s r A0",
     "definition by number": "k E s r A0",
     "definition by expression": "k E s r A0",
-    "everything": "E r A0",
+    "everything": "E A0",
 }
 
 
@@ -287,7 +290,7 @@ def test_fixed_parameter_keeps_its_changed_value():
     values, y0 = expected("plain", natural)
     seeds = compiled.parameters(compiled.theta_start, 0)
     np.testing.assert_allclose(seeds.y0, y0, rtol=1e-14)
-    assert seeds.p[compiled.model.parameters.index("k")] == 4.0
+    assert seeds.p[compiled.model(0).parameters.index("k")] == 4.0
     assert values["k"] == 4.0
 
 
@@ -395,13 +398,13 @@ def test_changed_numbers_compile_nothing(change, built):
     compiled = compile_problem(changed)
     assert not built
     assert compiled is not first
-    assert compiled.model is first.model
+    assert compiled.model(0) is first.model(0)
     assert compile_problem(changed) is compiled
     assert compile_problem(problem) is first
     values, y0 = expected("plain", compiled.natural(compiled.theta_start))
     seeds = compiled.parameters(compiled.theta_start, 0, order=2)
     np.testing.assert_allclose(seeds.y0, y0, rtol=1e-13)
-    assert values["k"] == seeds.p[compiled.model.parameters.index("k")]
+    assert values["k"] == seeds.p[compiled.model(0).parameters.index("k")]
 
 
 OTHER_MODEL = EQUATIONS.replace("A(0) = A0", "A(0) = 2*A0")
@@ -453,7 +456,7 @@ def test_replaced_model_is_used():
 def test_replaced_expression_is_used():
     problem = make()
     compiled = compile_problem(OTHER_CODE["expression"](problem))
-    p = dict(zip(compiled.model.parameters, compiled.parameters(compiled.theta_start, 0).p, strict=True))
+    p = dict(zip(compiled.model(0).parameters, compiled.parameters(compiled.theta_start, 0).p, strict=True))
     assert p["k2"] == 5 * p["k"]
 
 
@@ -462,7 +465,7 @@ def test_replaced_numbers_of_experiments_are_used():
     compiled = compile_problem(OTHER_CODE["number of an experiment"](problem))
     seeds = compiled.parameters(compiled.theta_start, 1)
     assert seeds.y0[0] == 8.0
-    assert seeds.p[compiled.model.parameters.index("T")] == 9.0
+    assert seeds.p[compiled.model(0).parameters.index("T")] == 9.0
 
 
 def test_problems_made_apart_do_not_share(built):
@@ -489,7 +492,7 @@ def test_parameter_given_by_experiments_only():
     given = tuple(one for one in parameters() if one.name != "T")
     problem = Problem(Model.from_text(EQUATIONS), given, DATA, (experiment("plain", T=4.5), experiment("b", T="k")))
     compiled = compile_problem(problem)
-    at = compiled.model.parameters.index("T")
+    at = compiled.model(0).parameters.index("T")
     assert compiled.parameters(compiled.theta_start, 0).p[at] == 4.5
     assert compiled.parameters(compiled.theta_start, 1).p[at] == 1.3
 
@@ -523,19 +526,32 @@ def test_initial_value_may_depend_on_nothing_free():
 
 
 @pytest.mark.parametrize(
-    ("overrides", "message"),
-    [
-        ({"gain": "A"}, r"replaces 'gain' while it depends on A in the model or in the replacement"),
-        ({"gain": "2*t"}, r"replaces 'gain' while it depends on t in the model"),
-        ({"total": 3.0}, r"replaces 'total' while it depends on A, B in the model"),
-        ({"k": "B"}, r"replaces 'k' while it depends on B in the model"),
-        ({"A(0)": "B"}, r"replaces 'A\(0\)' while it depends on B"),
-    ],
+    ("name", "replacement"), [("gain", "A"), ("gain", "2*t"), ("total", "3"), ("f", "if(t < 1, T, A)"), ("k", "B + E")]
 )
-def test_replacement_that_varies_in_time_is_refused(overrides, message):
-    problem = make((EXPERIMENTS[0], Experiment("bad", (Period(0.0, overrides),))))
-    with pytest.raises(UnsupportedError, match=message):
-        compile_problem(problem)
+def test_replacement_that_varies_in_time_is_a_variant(name, replacement):
+    """An experiment that replaces an expression is the model with that line changed."""
+    value = float(replacement) if replacement == "3" else replacement
+    both = make((EXPERIMENTS[0], Experiment("changed", (Period(0.0, {name: value}),))))
+    lines = [line for line in EQUATIONS.splitlines() if not line.startswith(f"{name} =")]
+    text = "\n".join([*lines, f"{name} = {replacement}"])
+    others = tuple(p for p in parameters() if p.name != name)
+    alone = Problem(Model.from_text(text), others, DATA, EXPERIMENTS[:1]) if name != "k" else None
+    times = np.linspace(0.0, 2.0, 5)
+    frame = of.simulate(both, times=times)
+    assert compile_problem(both).model(0) is not compile_problem(both).model(1) or name == "total"
+    plain = of.simulate(make((EXPERIMENTS[0],)), times=times)
+    np.testing.assert_array_equal(frame[frame.experiment == "plain"]["A"], plain["A"])
+    if alone is not None:
+        expected_frame = of.simulate(alone, times=times)
+        for column in ("A", "B", "total"):
+            np.testing.assert_allclose(
+                frame[frame.experiment == "changed"][column], expected_frame[column], rtol=1e-6, atol=1e-9
+            )
+
+
+def test_initial_value_that_varies_is_refused():
+    with pytest.raises(ProblemError, match=r"'A\(0\)' in experiment 'bad' uses the state 'B'"):
+        make((EXPERIMENTS[0], Experiment("bad", (Period(0.0, {"A(0)": "B"}),))))
 
 
 @pytest.mark.parametrize(

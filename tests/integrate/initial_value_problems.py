@@ -25,7 +25,7 @@ def compiled_model(text: str) -> CompiledModel:
     parameters = tuple(of.Parameter(name, 1.0) for name in model.parameters)
     observable = (*model.states, *model.definitions)[0]
     data = of.Measurements.from_columns([0.0], {observable: [0.0]})
-    return compile_problem(of.Problem(model, parameters, data)).model
+    return compile_problem(of.Problem(model, parameters, data)).model(0)
 
 
 @dataclass(frozen=True)

@@ -77,17 +77,42 @@ def test_parameter(mistake):
         Parameter("k", **options)
 
 
+def test_parameter_that_is_not_supported():
+    with pytest.raises(UnsupportedError, match="not supported yet: 'linear' of parameter 'k'"):
+        Parameter("k", 1.0, linear=True)
+
+
+PRIOR_MISTAKES = {
+    "no call": ("normal", r"the prior \"normal\" of 'k' cannot be read"),
+    "one number": ("normal(1)", "cannot be read"),
+    "unknown kind": ("nromal(1, 2)", r"unknown prior 'nromal'; did you mean 'normal'\?"),
+    "no number": ("normal(a, 2)", "needs two numbers"),
+    "not finite": ("normal(inf, 2)", "a number that is not finite"),
+    "width": ("normal(1, 0)", "has width 0; it must be positive"),
+    "median": ("lognormal(-1, 1)", "has median -1; it must be positive"),
+    "empty": ("uniform(2, 1)", r"uniform\(2, 1\) of 'k' is empty"),
+}
+
+
+@pytest.mark.parametrize("mistake", PRIOR_MISTAKES)
+def test_prior(mistake):
+    text, words = PRIOR_MISTAKES[mistake]
+    with pytest.raises(ProblemError, match=words):
+        Parameter("k", 1.0, prior=text)
+
+
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"prior": "normal(1, 2)"}, "not supported yet: 'prior' of parameter 'k'"),
-        ({"per": "experiment"}, "not supported yet: 'per' of parameter 'k'"),
-        ({"linear": True}, "not supported yet: 'linear' of parameter 'k'"),
+        ({"start": 1.0, "fixed": True, "prior": "normal(1, 2)"}, "is fixed and has a prior"),
+        ({"expression": "2*k1", "prior": "normal(1, 2)"}, "has an expression and 'prior'"),
+        ({"expression": "2*k1", "per": "experiment"}, "has an expression and 'per'"),
+        ({"start": 1.0, "prior": "uniform(2, 3)"}, "outside its bounds"),
     ],
 )
-def test_parameter_that_is_not_supported(options, words):
-    with pytest.raises(UnsupportedError, match=words):
-        Parameter("k", 1.0, **options)
+def test_prior_that_contradicts(options, words):
+    with pytest.raises(ProblemError, match=words):
+        Parameter("k", **options)
 
 
 @pytest.mark.parametrize(
@@ -247,8 +272,19 @@ def test_from_columns(mistake):
 PROBLEM_MISTAKES = {
     "tables": ({"tables": {"u": 1}}, UnsupportedError, "not supported yet: 'tables' of a problem"),
     "noise": ({"noise": {"default": 1}}, UnsupportedError, "'noise' of a problem"),
-    "constraints": ({"constraints": ("k1 <= k2",)}, UnsupportedError, "'constraints' of a problem"),
-    "derived": ({"derived": {"r": "k1/k2"}}, UnsupportedError, "'derived' of a problem"),
+    "constraints": ({"constraints": ("k1 <= k2",)}, UnsupportedError, 'the constraint "k1 <= k2"'),
+    "rule without expression": ({"constraints": ("~ normal(0, 1)",)}, ProblemError, "has nothing before '~'"),
+    "uniform rule": ({"constraints": ("k1 ~ uniform(0, 1)",)}, ProblemError, "a uniform prior is bounds"),
+    "rule of a state": ({"constraints": ("x ~ normal(0, 1)",)}, ProblemError, "uses the state 'x'"),
+    "rule of an unknown name": ({"constraints": ("k9 ~ normal(0, 1)",)}, OdefitError, "unknown name 'k9'"),
+    "derived of time": ({"derived": {"r": "k1*t"}}, ProblemError, "uses the independent variable 't'"),
+    "derived with a name taken": ({"derived": {"k1": "2*k2"}}, ProblemError, "has the name of something else"),
+    "data of a prediction": (
+        {"experiments": (Experiment("main", use="predict"),)},
+        ProblemError,
+        'has data but use = "predict"',
+    ),
+    "single start": ({"starts": {"k1[a]": 1.0}}, ProblemError, r"there is no parameter 'k1\[a\]'"),
     "parameter twice": (
         {"parameters": (*PARAMETERS, PARAMETERS[0])},
         ProblemError,

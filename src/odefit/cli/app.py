@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from odefit.cli.check import check
 from odefit.cli.demo import demo
 from odefit.cli.fit import fit
 
@@ -15,6 +16,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(fit)
+app.command()(check)
 app.command()(demo)
 
 

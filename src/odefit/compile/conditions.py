@@ -1,56 +1,42 @@
 """What an experiment changes in the model, symbolically.
 
-An experiment may replace parameters, definitions and initial values by numbers or expressions.
+An experiment may replace parameters, definitions and initial values by numbers or expressions.  What
+becomes of a replaced definition or parameter depends on what it is replaced by:
 
-* Numbers become run-time constants ``c`` of the experiment's map.
-* A *definition* that some experiment replaces is lifted: in the compiled model it is an additional
-  parameter, and every experiment's map computes its value (the replacement, or the model's own
-  expression).  This needs expressions of parameters only; one that changes along the trajectory
-  would need another right-hand side and is refused.
-* Initial values are part of the map.
+* a number, or an expression of parameters: the name is *lifted*.  In the compiled model it is an entry
+  of p, and the experiment's map computes its value.  Numbers are run-time constants ``c`` of the map.
+* an expression that changes along the trajectory: it is *inlined* in a right-hand side of its own.
+
+Experiments with the same lifted and inlined names share a `Variant` of the model; those that also
+replace the same names share a map.  So sixty subjects with different doses need one of each.  Initial
+values are part of the map.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import casadi as ca
 
 from odefit.compile.functions import SymbolicFunction
-from odefit.errors import UnsupportedError
+from odefit.errors import ProblemError
 from odefit.model import Model
 from odefit.problem import Experiment, Problem
 
+Pattern = tuple[tuple[str, str | None], ...]
 
-@dataclass(frozen=True, eq=False)
-class Layout:
-    """Names behind the vectors of a compiled problem.
 
-    Attributes
-    ----------
-    outer
-        The problem's parameters that have a value of their own: the entries of q.
-    parameters
-        The entries of p: the model's parameters, then the lifted definitions.
-    """
+@dataclass(frozen=True)
+class Variant:
+    """One right-hand side: definitions that are entries of p, and expressions put in their place."""
 
-    outer: tuple[str, ...]
-    parameters: tuple[str, ...]
     lifted: tuple[str, ...]
+    inlined: tuple[tuple[str, str], ...]
 
 
-def layout_of(problem: Problem) -> Layout:
-    """Decide which names make up q and p."""
-    model = problem.model
-    replaced = {name for e in problem.experiments for name in e.periods[0].overrides}
-    lifted = tuple(name for name in model.definitions if name in replaced)
-    outer = tuple(p.name for p in problem.parameters if p.expression is None)
-    return Layout(outer, (*model.parameters, *lifted), lifted)
-
-
-def pattern_of(experiment: Experiment) -> tuple[tuple[str, str | None], ...]:
+def pattern_of(experiment: Experiment) -> Pattern:
     """Return what `experiment` replaces, numbers left out: experiments with equal patterns share a map."""
     overrides = experiment.periods[0].overrides
     return tuple((name, value if isinstance(value, str) else None) for name, value in sorted(overrides.items()))
@@ -62,69 +48,159 @@ def constants_of(experiment: Experiment) -> list[float]:
     return [float(value) for _, value in sorted(overrides.items()) if not isinstance(value, str)]
 
 
-def map_function(problem: Problem, layout: Layout, pattern: tuple[tuple[str, str | None], ...]) -> SymbolicFunction:
+def _is_initial(name: str) -> bool:
+    return name.endswith("(0)")
+
+
+def _names_of_symbols(expression: Any) -> set[str]:
+    return {symbol.name() for symbol in ca.symvar(ca.SX(expression))}
+
+
+def stack(parts: Iterable[Any]) -> Any:
+    """Return a column of scalar expressions, possibly empty."""
+    listed = list(parts)
+    return ca.vertcat(*listed) if listed else ca.SX(0, 1)
+
+
+def variant_of(problem: Problem, pattern: Pattern) -> Variant:
+    """Decide what is lifted and what is inlined for the experiments with this pattern."""
+    model = problem.model
+    moving = {model.time, *model.states}
+    ever = {name for e in problem.experiments for name in e.periods[0].overrides if not _is_initial(name)}
+    given = {name: text for name, text in pattern if not _is_initial(name)}
+    replacing = _expressions_of_parameters(problem)
+    for name, text in given.items():
+        replacing[name] = ca.SX.sym("c") if text is None else problem.expression(text)
+    lifted: list[str] = []
+    inlined: list[tuple[str, str]] = []
+    for name in (*model.definitions, *model.parameters):
+        if name not in ever:
+            continue
+        moves = bool(_names_of_symbols(model.resolve([model.symbols[name]], replacing)[0]) & moving)
+        text = given.get(name)
+        if moves and text is not None:
+            inlined.append((name, text))
+        elif not moves and name in model.definitions:
+            lifted.append(name)
+    return Variant(tuple(lifted), tuple(inlined))
+
+
+def _expressions_of_parameters(problem: Problem) -> dict[str, Any]:
+    """Parameters of the model that are defined by an expression."""
+    return {
+        p.name: problem.expression(p.expression)
+        for p in problem.parameters
+        if p.expression is not None and p.name in problem.model.parameters
+    }
+
+
+def parameters_of(problem: Problem, variant: Variant) -> tuple[str, ...]:
+    """Return the entries of p: the model's parameters that are not chosen by row, then what is lifted."""
+    by_row = problem.slots.by_row
+    return (*(name for name in problem.model.parameters if name not in by_row), *variant.lifted)
+
+
+def formal_parameters(problem: Problem) -> tuple[str, ...]:
+    """Return the inputs of the maps: parameters with a value of their own that are not chosen by row."""
+    by_row = problem.slots.by_row
+    return tuple(p.name for p in problem.parameters if p.expression is None and p.name not in by_row)
+
+
+def symbol_of(problem: Problem, name: str) -> Any:
+    """Return the symbol of a parameter, the model's or the problem's own."""
+    return problem.model.symbols[name] if name in problem.model.symbols else problem.own_symbols[name]
+
+
+def resolve_own(problem: Problem, expressions: list[Any]) -> list[Any]:
+    """Replace parameters of the problem's own that are defined by expressions."""
+    own = {p.name: p.expression for p in problem.parameters if p.expression and p.name in problem.own_symbols}
+    for _ in range(len(own)):  # an expression may use another one; chains are at most this long
+        symbols = [problem.own_symbols[name] for name in own]
+        values = [problem.model.resolve([problem.expression(text)])[0] for text in own.values()]
+        expressions = ca.substitute(expressions, symbols, values)
+    return list(expressions)
+
+
+def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> SymbolicFunction:
     """Return ``(q, c) -> (p, y0)`` for the experiments with this pattern."""
     model = problem.model
     constants = [ca.SX.sym(f"c_{name}") for name, text in pattern if text is None]
     numbers = iter(constants)
-    replacing: dict[str, Any] = {}
-    for parameter in problem.parameters:
-        if parameter.expression is not None:
-            replacing[parameter.name] = model.expression(parameter.expression)
+    inlined = {name for name, _ in variant.inlined}
+    replacing = _expressions_of_parameters(problem)
     initial = dict(model.initial)
     for name, text in pattern:
-        value = next(numbers) if text is None else model.expression(text)
-        if name.endswith("(0)"):
+        value = next(numbers) if text is None else problem.expression(text)
+        if _is_initial(name):
             initial[name[:-3].strip()] = value
-        else:
+        elif name not in inlined:
             replacing[name] = value
-    wanted = [
-        *(model.symbols[name] for name in layout.parameters),
-        *(initial[name] for name in model.states),
-    ]
-    resolved = model.resolve(wanted, replacing)
-    _refuse_variable(model, layout, pattern, resolved)
-    q = ca.vertcat(*(model.symbols[name] for name in layout.outer)) if layout.outer else ca.SX(0, 1)
+    names = parameters_of(problem, variant)
+    # the value of an inlined parameter is not used: its expression stands in the right-hand side
+    wanted = [ca.SX(0.0) if name in inlined else model.symbols[name] for name in names]
+    wanted += [initial[name] for name in model.states]
+    resolved = resolve_own(problem, model.resolve(wanted, replacing))
+    formal = formal_parameters(problem)
+    _refuse_unknown(problem, [*names, *(f"{s}(0)" for s in model.states)], resolved, {*formal}, constants)
     return SymbolicFunction(
         name="map",
         time=ca.SX.sym("t"),
-        arrays=(("q", q), ("c", ca.vertcat(*constants) if constants else ca.SX(0, 1)), ("u", ca.SX(0, 1))),
+        arrays=(("q", stack(symbol_of(problem, name) for name in formal)), ("c", stack(constants)), ("u", ca.SX(0, 1))),
         by=("q",),
-        out=ca.vertcat(*resolved) if resolved else ca.SX(0, 1),
+        out=stack(resolved),
     )
 
 
-def _refuse_variable(model: Model, layout: Layout, pattern: Any, resolved: list[Any]) -> None:
-    moving = {model.time, *model.states}
-    names = [*layout.parameters, *(f"{name}(0)" for name in model.states)]
+def _refuse_unknown(
+    problem: Problem, names: list[str], resolved: list[Any], formal: set[str], constants: list[Any]
+) -> None:
+    """See that parameters and initial values depend on nothing but what the map is given."""
+    known = formal | {constant.name() for constant in constants}
     for name, expression in zip(names, resolved, strict=True):
-        depends = sorted({s.name() for s in ca.symvar(ca.SX(expression))} & moving)
-        if depends:
-            raise UnsupportedError(
-                f"an experiment that replaces '{name}' while it depends on {', '.join(depends)} in the model "
-                "or in the replacement"
+        left = sorted(_names_of_symbols(expression) - known)
+        by_row = [other for other in left if other in problem.slots.by_row]
+        if by_row:
+            raise ProblemError(
+                f"'{name}' depends on '{by_row[0]}', which has a different value for single measurements of one "
+                "experiment; such a parameter may enter observables only."
+            )
+        if left:
+            raise ProblemError(
+                f"'{name}' depends on '{left[0]}', which changes along the trajectory; an initial value or a "
+                "parameter cannot."
             )
 
 
-def model_functions(model: Model, layout: Layout, observables: tuple[str, ...]) -> Mapping[str, SymbolicFunction]:
-    """Return right-hand side and observables as functions of ``t, y, p``, definitions inlined."""
-    rhs = [model.rhs[name] for name in model.states]
-    seen = [model.symbols[name] for name in observables]
-    resolved = model.resolve([*rhs, *seen], keeping=layout.lifted)
-    states = [model.symbols[name] for name in model.states]
-    y = ca.vertcat(*states) if states else ca.SX(0, 1)
-    parameters = [model.symbols[name] for name in layout.parameters]
-    p = ca.vertcat(*parameters) if parameters else ca.SX(0, 1)
-    nothing = ca.SX(0, 1)
+def model_functions(problem: Problem, variant: Variant, observables: tuple[str, ...]) -> Mapping[str, SymbolicFunction]:
+    """Return right-hand side and observables as functions of ``t, y, p`` (and ``a``), definitions inlined."""
+    model: Model = problem.model
+    by_row = problem.slots.by_row
+    replacing = {name: problem.expression(text) for name, text in variant.inlined}
+    wanted = [*(model.rhs[name] for name in model.states), *(model.symbols[name] for name in observables)]
+    resolved = resolve_own(problem, model.resolve(wanted, replacing, keeping=variant.lifted))
+    n = len(model.states)
+    for name, expression in zip(model.states, resolved[:n], strict=True):
+        for other in sorted(_names_of_symbols(expression) & {*by_row}):
+            raise ProblemError(
+                f"the equation of '{name}' uses '{other}', which has a different value for single measurements of "
+                "one experiment; such a parameter may enter observables only."
+            )
+    names = parameters_of(problem, variant)
+    common = (
+        ("y", stack(model.symbols[name] for name in model.states)),
+        ("p", stack(model.symbols[name] for name in names)),
+        ("u", ca.SX(0, 1)),
+    )
+    a = stack(symbol_of(problem, name) for name in by_row)
     time = model.symbols[model.time]
-
-    def stack(parts: list[Any]) -> Any:
-        return ca.vertcat(*parts) if parts else ca.SX(0, 1)
-
-    common = (("y", y), ("p", p), ("u", nothing))
+    # a parameter of the problem's own that an inlined expression uses must reach the right-hand side
+    own = {name for e in resolved for name in _names_of_symbols(e)} & {*problem.own_symbols} - {*by_row}
+    if own:
+        raise ProblemError(
+            f"'{sorted(own)[0]}' does not occur in the equations, but an expression that changes along the "
+            "trajectory uses it; add it to the equations as a definition of its own."
+        )
     return {
-        "rhs": SymbolicFunction("rhs", time, common, ("y", "p"), stack(resolved[: len(rhs)]), directional=True),
-        "observe": SymbolicFunction(
-            "observe", time, (*common, ("a", nothing)), ("y", "p"), stack(resolved[len(rhs) :])
-        ),
+        "rhs": SymbolicFunction("rhs", time, common, ("y", "p"), stack(resolved[:n]), directional=True),
+        "observe": SymbolicFunction("observe", time, (*common, ("a", a)), ("y", "p", "a"), stack(resolved[n:])),
     }

@@ -1,12 +1,13 @@
 """From the solver's vector theta to what an experiment runs with: parameters p and initial state y0.
 
-    theta --scale--> q --gather--> q_e --compiled map--> (p, y0)
+    theta --scale--> slots --gather--> q --compiled map--> (p, y0)
 
-`q` holds the natural values of all parameters of the problem, fixed ones included.  An experiment's
-map is a compiled function of the parameters and of its own constants (numbers it overrides), so that
-experiments which override the same names share one piece of code, and neither start values nor
-fixing a parameter compile anything.  Derivatives come out as *seeds*: with respect to the columns of
-theta that the experiment depends on, so that nobody applies a chain rule later.
+The slots hold the natural values of all parameters of the problem, fixed ones included; an experiment
+uses one slot of each parameter.  Its map is a compiled function of the parameters and of its own
+constants (numbers it overrides), so that experiments which override the same names share one piece of
+code, and neither start values nor fixing a parameter compile anything.  Derivatives come out as *seeds*:
+with respect to the columns of theta that the experiment depends on, so that nobody applies a chain rule
+later.
 """
 
 from __future__ import annotations
@@ -19,12 +20,16 @@ from odefit.native.kernel import kernel
 
 
 @kernel
-def _gather(theta, codes, lower, upper, free, values, q, slope, bend):
-    """Fill natural values and their derivatives by theta; fixed parameters keep their `values`."""
-    for i in range(values.size):
-        q[i], slope[i], bend[i] = values[i], 0.0, 0.0
+def _gather_slots(theta, codes, lower, upper, free, values, gather, q, slope, bend):
+    """Fill the inputs of the map from the slots, and their derivatives by theta; fixed slots keep their `values`."""
+    n = values.size
+    slots, slopes, bends = np.empty(n), np.empty(n), np.empty(n)
+    for i in range(n):
+        slots[i], slopes[i], bends[i] = values[i], 0.0, 0.0
     for i in range(theta.size):
-        q[free[i]], slope[free[i]], bend[free[i]] = _natural(codes[i], theta[i], lower[i], upper[i])
+        slots[free[i]], slopes[free[i]], bends[free[i]] = _natural(codes[i], theta[i], lower[i], upper[i])
+    for j in range(gather.size):
+        q[j], slope[j], bend[j] = slots[gather[j]], slopes[gather[j]], bends[gather[j]]
 
 
 @kernel
@@ -81,7 +86,7 @@ def _second_seeds(second, t0, q, constants, row_ptr, col, nonzeros, column, slop
 
 @kernel
 def map_parameters(
-    functions, row_ptr, col, t0, theta, codes, lower, upper, free, values, constants, column, order,
+    functions, row_ptr, col, t0, theta, codes, lower, upper, free, values, gather, constants, column, order,
     p, y0, dp, dy0, d2p, d2y0,
 ):  # fmt: skip
     """Evaluate one experiment's map.
@@ -92,17 +97,19 @@ def map_parameters(
         Addresses of the map, its Jacobian by q and its second derivative; CSR pattern.
     theta, codes, lower, upper, free
         The solver's vector, scale and bounds of each entry, and its position in q.
-    values, constants
-        Natural values of all parameters (n_q,), of which the fixed ones are used; the experiment's numbers.
+    values, gather
+        Natural values of all slots, of which the fixed ones are used; the slots that are the map's inputs q.
+    constants
+        The experiment's numbers.
     column
         For each entry of q its column among the experiment's thetas (-1: none).
     p, y0, dp, dy0, d2p, d2y0
         Filled: see `Seeds`; pairs are numbered (0,0), (0,1), ..., (1,1), ...
     """
     n_parameters, n_states = p.size, y0.size
-    n_q = values.size
+    n_q = gather.size
     q, slope, bend = np.empty(n_q), np.empty(n_q), np.empty(n_q)
-    _gather(theta, codes, lower, upper, free, values, q, slope, bend)
+    _gather_slots(theta, codes, lower, upper, free, values, gather, q, slope, bend)
     out = np.empty(n_parameters + n_states)
     nothing = np.empty(0)
     call_model(functions[0], t0, q, 0, constants, nothing, out, 0)

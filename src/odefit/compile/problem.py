@@ -17,18 +17,20 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile.conditions import (
-    Layout,
+    Variant,
     constants_of,
-    layout_of,
+    formal_parameters,
     map_function,
     model_functions,
+    parameters_of,
     pattern_of,
+    variant_of,
 )
 from odefit.compile.functions import FunctionLibrary, NativeFunction
 from odefit.compile.parameter_map import map_parameters
+from odefit.compile.penalties import penalty_constants, penalty_function
 from odefit.compile.scales import natural_values, scaled_array
 from odefit.errors import UnsupportedError
-from odefit.model import Model
 from odefit.problem import SCALES, Problem
 from odefit.problem.problem import Structure
 
@@ -47,15 +49,20 @@ class CompiledModel:
     parameters: tuple[str, ...]
     rhs: NativeFunction
 
-    @property
+    @cached_property
     def n_states(self) -> int:
         """Number of states."""
         return len(self.states)
 
-    @property
+    @cached_property
     def n_parameters(self) -> int:
         """Length of p."""
         return len(self.parameters)
+
+    @cached_property
+    def no_pairs(self) -> tuple[Matrix, Matrix]:
+        """Second-order seeds of p and y0 where there are none."""
+        return np.empty((self.n_parameters, 0)), np.empty((self.n_states, 0))
 
 
 class Seeds(NamedTuple):
@@ -74,24 +81,24 @@ class Seeds(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class _NativeProblem:
-    """The code of one structure."""
+class _NativeVariant:
+    """The code of one right-hand side and its observables."""
 
-    fingerprint: tuple[Any, ...]
     model: CompiledModel
     observe: NativeFunction
+    symbolic: Variant
+
+
+@dataclass(frozen=True, eq=False)
+class _NativeProblem:
+    """The code of one structure, and which part of it each experiment uses."""
+
+    fingerprint: tuple[Any, ...]
+    variants: tuple[_NativeVariant, ...]
+    variant_of: tuple[int, ...]
     maps: tuple[NativeFunction, ...]
     map_of: tuple[int, ...]
-    constants: tuple[Vector, ...]
-    outer: tuple[str, ...]
-    symbolic: Model
-    layout: Layout
-
-    @cached_property
-    def definitions(self) -> Any:
-        """CasADi function of all definitions, for simulations (never inside an integration)."""
-        names = tuple(self.symbolic.definitions)
-        return model_functions(self.symbolic, self.layout, names)["observe"].value
+    penalty: NativeFunction | None
 
 
 _native: weakref.WeakKeyDictionary[Structure, _NativeProblem] = weakref.WeakKeyDictionary()
@@ -101,8 +108,11 @@ _lock = threading.RLock()
 
 def _fingerprint(problem: Problem) -> tuple[Any, ...]:
     """Everything that decides which code a problem needs (compared when a structure is reused)."""
-    names = tuple((p.name, p.expression) for p in problem.parameters)
-    return (problem.model, problem.experiments, names, problem.observables)
+    names = tuple((p.name, p.expression, p.per, p.penalty and p.penalty.kind) for p in problem.parameters)
+    patterns = tuple(pattern_of(e) for e in problem.experiments)
+    rules = tuple((rule.expression, rule.prior.kind) for rule in problem.rules)
+    slots = (tuple(slot.name for slot in problem.slots.slots), problem.slots.by_row, problem.slots.fitted)
+    return (problem.model, patterns, names, problem.observables, rules, slots)
 
 
 def _build(problem: Problem) -> _NativeProblem:
@@ -110,24 +120,31 @@ def _build(problem: Problem) -> _NativeProblem:
     for what in ("algebraic", "inputs", "mass", "implicit", "events"):
         if getattr(model, what):
             raise UnsupportedError(f"models with '{what}'")
-    layout = layout_of(problem)
     patterns = [pattern_of(e) for e in problem.experiments]
     distinct = list(dict.fromkeys(patterns))
-    n, k = len(model.states), len(layout.parameters)
-    title = f"model with {n} state{'s' * (n != 1)} and {k} parameter{'s' * (k != 1)}"
-    library = FunctionLibrary(title, list(model_functions(model, layout, problem.observables).values()))
-    maps = [FunctionLibrary("parameter map", [map_function(problem, layout, p)])["map"] for p in distinct]
+    symbolic = [variant_of(problem, pattern) for pattern in distinct]
+    variants = list(dict.fromkeys(symbolic))
+    maps = [
+        FunctionLibrary("parameter map", [map_function(problem, variant, pattern)])["map"]
+        for variant, pattern in zip(symbolic, distinct, strict=True)
+    ]
+    penalty = penalty_function(problem)
     return _NativeProblem(
         fingerprint=_fingerprint(problem),
-        model=CompiledModel(model.states, layout.parameters, library["rhs"]),
-        observe=library["observe"],
+        variants=tuple(_build_variant(problem, variant) for variant in variants),
+        variant_of=tuple(variants.index(symbolic[distinct.index(pattern)]) for pattern in patterns),
         maps=tuple(maps),
-        map_of=tuple(distinct.index(p) for p in patterns),
-        constants=tuple(np.array(constants_of(e), dtype=float) for e in problem.experiments),
-        outer=layout.outer,
-        symbolic=model,
-        layout=layout,
+        map_of=tuple(distinct.index(pattern) for pattern in patterns),
+        penalty=None if penalty is None else FunctionLibrary("priors", [penalty])["penalty"],
     )
+
+
+def _build_variant(problem: Problem, variant: Variant) -> _NativeVariant:
+    names = parameters_of(problem, variant)
+    n, k = len(problem.model.states), len(names)
+    title = f"model with {n} state{'s' * (n != 1)} and {k} parameter{'s' * (k != 1)}"
+    library = FunctionLibrary(title, list(model_functions(problem, variant, problem.observables).values()))
+    return _NativeVariant(CompiledModel(problem.model.states, names, library["rhs"]), library["observe"], variant)
 
 
 def compile_problem(problem: Problem) -> CompiledProblem:
@@ -148,45 +165,71 @@ def compile_problem(problem: Problem) -> CompiledProblem:
 class CompiledProblem:
     """Native functions of a problem together with its numbers.
 
+    The numbers behind the parameters (see `odefit.problem.slots`) are the vector q, fixed ones included;
+    the free ones, on their scales, are the solver's vector theta.
+
     Attributes
     ----------
-    model
-        The right-hand side.
-    observe
-        Measured observables ``g(t, y, p, u, a)`` in the order of ``problem.observables``, with
-        derivatives with respect to (y, p).
-    theta_names, theta_start, theta_lower, theta_upper
-        The solver's vector: free parameters on their scales.
+    slot_names
+        Names of q.
+    theta_names, theta_scales, theta_start, theta_lower, theta_upper
+        The solver's vector.
     columns
         For each experiment the indices of the thetas it depends on: the columns of its seeds.
+    penalty
+        Residuals of the priors, a function of q; None without priors.
     """
 
     def __init__(self, problem: Problem, native: _NativeProblem) -> None:
         # no reference to `problem` is kept: this object is the value of a weak dictionary keyed by it
         self._native = native
-        self.model = native.model
-        self.observe = native.observe
         self.experiment_starts = tuple(e.start for e in problem.experiments)
-        by_name = {p.name: p for p in problem.parameters}
-        outer = [by_name[name] for name in native.outer]
-        self._q = np.array([p.start for p in outer], dtype=float)
-        free = [i for i, p in enumerate(outer) if not p.fixed]
+        self._constants = tuple(np.array(constants_of(e), dtype=float) for e in problem.experiments)
+        slots = problem.slots.slots
+        self.slot_names = tuple(slot.name for slot in slots)
+        self._q = np.array([problem.starts.get(slot.name, slot.parameter.start) for slot in slots], dtype=float)
+        free = [i for i, slot in enumerate(slots) if not slot.parameter.fixed and i in problem.slots.fitted]
         self._free = np.array(free, dtype=np.int64)
-        self.theta_names = tuple(outer[i].name for i in free)
-        self.theta_scales = tuple(outer[i].scale for i in free)
-        self._codes = np.array([SCALES.index(outer[i].scale) for i in free], dtype=np.int64)
-        self.lower = np.array([outer[i].lower for i in free], dtype=float)
-        self.upper = np.array([outer[i].upper for i in free], dtype=float)
+        chosen = [slots[i].parameter for i in free]
+        self.theta_names = tuple(slots[i].name for i in free)
+        self.theta_scales = tuple(p.scale for p in chosen)
+        self._codes = np.array([SCALES.index(p.scale) for p in chosen], dtype=np.int64)
+        self.lower = np.array([p.lower for p in chosen], dtype=float)
+        self.upper = np.array([p.upper for p in chosen], dtype=float)
         self.theta_start = self.to_theta(self._q[self._free])
         self.theta_lower = self.to_theta(self.lower)
         self.theta_upper = self.to_theta(self.upper)
-        self._theta_of_q = np.full(len(outer), -1, dtype=np.int64)
-        self._theta_of_q[self._free] = np.arange(len(free))
+        self.theta_of_q = np.full(len(slots), -1, dtype=np.int64)
+        self.theta_of_q[self._free] = np.arange(len(free))
+        formal = formal_parameters(problem)
+        # an entry that an experiment overrides everywhere needs some slot to point to; its value is not used
+        self._gather = tuple(
+            np.array([chosen.get(name, 0) for name in formal], dtype=np.int64) for chosen in problem.slots.of_experiment
+        )
+        by_row = [slot for index in problem.slots.of_group.values() for slot in index.values()]
+        self._shared_slots = [*by_row, *(i for i, slot in enumerate(slots) if slot.parameter.per is None)]
+        self.penalty = native.penalty
+        self.penalty_constants = np.array(penalty_constants(problem), dtype=float)
 
     @property
     def n_theta(self) -> int:
         """Number of free parameters."""
         return len(self.theta_names)
+
+    def model(self, e: int) -> CompiledModel:
+        """Return the right-hand side of experiment number `e`."""
+        return self._native.variants[self._native.variant_of[e]].model
+
+    def observe(self, e: int) -> NativeFunction:
+        """Return the observables ``g(t, y, p, u, a)`` of experiment `e`, in the order of ``problem.observables``.
+
+        They are differentiated by (y, p, a); `a` holds the parameters whose value depends on the measurement.
+        """
+        return self._native.variants[self._native.variant_of[e]].observe
+
+    def variant(self, e: int) -> Variant:
+        """Return what experiment `e` changes in the model, symbolically."""
+        return self._native.variants[self._native.variant_of[e]].symbolic
 
     def to_theta(self, natural: Vector) -> Vector:
         """Return the solver's values of natural values of the free parameters."""
@@ -198,58 +241,80 @@ class CompiledProblem:
         natural_values(self._codes, theta, self.lower, self.upper, q, dq, d2q)
         return q, dq, d2q
 
+    def slot_values(self, theta: Vector) -> tuple[Vector, Vector]:
+        """Return q at `theta`, and dq/dtheta of its own theta (0 where fixed)."""
+        q, slope = self._q.copy(), np.zeros(self._q.size)
+        q[self._free], slope[self._free], _ = self.to_natural(theta)
+        return q, slope
+
     def natural(self, theta: Vector) -> dict[str, float]:
-        """Return all parameters that have a value of their own, fixed ones included, by name."""
-        q = self._q.copy()
-        q[self._free] = self.to_natural(theta)[0]
-        return dict(zip(self._native.outer, q.tolist(), strict=True))
+        """Return q by name."""
+        return dict(zip(self.slot_names, self.slot_values(theta)[0].tolist(), strict=True))
 
     @cached_property
     def columns(self) -> tuple[npt.NDArray[np.int64], ...]:
-        """Indices of the thetas that each experiment's parameters and initial values depend on."""
+        """Indices of the thetas that each experiment's states or observables depend on."""
         result = []
-        for e in range(len(self._native.map_of)):
-            used = np.unique(self._map(e).col)
-            thetas = self._theta_of_q[used]
-            result.append(np.sort(thetas[thetas >= 0]))
+        for e, gather in enumerate(self._gather):
+            thetas = self.theta_of_q[gather[self._inputs_that_matter(e)]]
+            result.append(np.unique(thetas[thetas >= 0]))
         return tuple(result)
 
-    @cached_property
-    def _column_of_q(self) -> tuple[npt.NDArray[np.int64], ...]:
-        result = []
-        for columns in self.columns:
-            local = np.full(self.n_theta, -1, dtype=np.int64)
-            local[columns] = np.arange(len(columns))
-            result.append(
-                np.where(self._theta_of_q >= 0, local[self._theta_of_q], -1) if local.size else self._theta_of_q
-            )
-        return tuple(np.ascontiguousarray(c) for c in result)
+    def _inputs_that_matter(self, e: int) -> npt.NDArray[np.int64]:
+        """Return the inputs of an experiment's map that reach its initial state, right-hand side or observables."""
+        function, model = self._map(e), self.model(e)
+        n, n_p = model.n_states, model.n_parameters
+        used = np.zeros(n_p + n, dtype=bool)
+        used[n_p:] = True
+        for other in (model.rhs, self.observe(e)):
+            col = other.col.astype(np.int64)
+            used[col[(col >= n) & (col < n + n_p)] - n] = True
+        entries = np.repeat(used, np.diff(function.row_ptr))
+        return np.unique(function.col[entries]).astype(np.int64)
 
-    def definitions(self, times: Vector, y: Matrix, p: Vector) -> dict[str, Vector]:
-        """Return the values of all definitions along a trajectory: times (m,), states (m, n)."""
-        names = tuple(self._native.symbolic.definitions)
-        if not names or not times.size:
-            return {name: np.empty(times.size) for name in names}
-        function = self._native.definitions.map(times.size)
-        nothing = np.empty((0, times.size))
-        values = function(times[None, :], y.T, np.tile(p[:, None], times.size), nothing, nothing)
-        return dict(zip(names, np.array(values), strict=True))
+    @cached_property
+    def used_slots(self) -> frozenset[str]:
+        """Names of the slots that some experiment, measurement or prior depends on, or that are shared by all."""
+        used = set(self._shared_slots)
+        for e, gather in enumerate(self._gather):
+            used.update(gather[self._inputs_that_matter(e)].tolist())
+        return frozenset(self.slot_names[i] for i in used)
+
+    @cached_property
+    def _column_of_input(self) -> tuple[npt.NDArray[np.int64], ...]:
+        """Per experiment: for each input of its map the column among its thetas, -1 if it is fixed."""
+        result = []
+        for columns, gather in zip(self.columns, self._gather, strict=True):
+            local = np.full(self.n_theta + 1, -1, dtype=np.int64)  # the last entry answers for "fixed"
+            local[columns] = np.arange(len(columns))
+            result.append(local[self.theta_of_q[gather]])
+        return tuple(result)
 
     def _map(self, e: int) -> NativeFunction:
         return self._native.maps[self._native.map_of[e]]
 
+    def all_derivatives(self, theta: Vector, e: int) -> Matrix:
+        """Return dp/dtheta (n_p, n_theta), entries that no state or observable depends on included."""
+        column = self.theta_of_q[self._gather[e]]
+        return self._evaluate_map(theta, e, 1, column, self.n_theta).dp
+
     def parameters(self, theta: Vector, e: int, order: int = 0) -> Seeds:
         """Return what experiment number `e` runs with at `theta`, with derivatives up to `order`."""
-        function = self._map(e)
-        n_p, n = self.model.n_parameters, self.model.n_states
-        k = self.columns[e].size if order else 0
-        pairs = k * (k + 1) // 2 if order == 2 else 0
+        return self._evaluate_map(theta, e, order, self._column_of_input[e], self.columns[e].size)
+
+    def _evaluate_map(self, theta: Vector, e: int, order: int, column: npt.NDArray[np.int64], n_columns: int) -> Seeds:
+        function, model = self._map(e), self.model(e)
+        n_p, n = model.n_parameters, model.n_states
+        k = n_columns if order else 0
         p, y0 = np.empty(n_p), np.empty(n)
         dp, dy0 = np.empty((n_p, k)), np.empty((n, k))
-        d2p, d2y0 = np.empty((n_p, pairs)), np.empty((n, pairs))
+        if order == 2:
+            d2p, d2y0 = np.empty((n_p, k * (k + 1) // 2)), np.empty((n, k * (k + 1) // 2))
+        else:
+            d2p, d2y0 = model.no_pairs
         map_parameters(
             (function.value, function.jacobian, function.second if order == 2 else 0), function.row_ptr, function.col,
-            self.experiment_starts[e], theta, self._codes, self.lower, self.upper, self._free, self._q,
-            self._native.constants[e], self._column_of_q[e], order, p, y0, dp, dy0, d2p, d2y0,
+            self.experiment_starts[e], theta, self._codes, self.lower, self.upper, self._free, self._q, self._gather[e],
+            self._constants[e], column, order, p, y0, dp, dy0, d2p, d2y0,
         )  # fmt: skip
         return Seeds(p, y0, dp, dy0, d2p, d2y0)

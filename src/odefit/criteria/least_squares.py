@@ -7,6 +7,8 @@ no part.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import numpy.typing as npt
 
@@ -33,6 +35,20 @@ def root_weights(data: Measurements) -> npt.NDArray[np.float64]:
     weight = np.where(np.isfinite(data.weight), data.weight, 1.0)
     root = np.where(given, 1.0 / np.where(given, data.sigma, 1.0), np.sqrt(weight))
     return np.where(used, root, 0.0)
+
+
+def log_likelihood(sum_of_squares: float, roots: npt.NDArray[np.float64], *, absolute: bool) -> float:
+    """Return the normal log likelihood of data with these root weights; NaN if it does not exist.
+
+    Without absolute standard deviations the common variance is replaced by its own best value.
+    """
+    n = roots.size
+    constant = float(np.log(roots).sum()) - 0.5 * n * math.log(2.0 * math.pi)
+    if absolute:
+        return constant - 0.5 * sum_of_squares
+    if not 0.0 < sum_of_squares < math.inf:
+        return math.nan
+    return constant - 0.5 * n * (1.0 + math.log(sum_of_squares / n))
 
 
 def has_absolute_sigma(data: Measurements) -> bool:

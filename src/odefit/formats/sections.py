@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from odefit.errors import ProblemError, UnsupportedError, nearest
 
+TOP_LEVEL = ("title", "base", "time")
+"""Keys that a person is apt to write below a section."""
 
-def check_keys(where: str, given: Mapping[str, Any], known: Iterable[str], planned: Iterable[str] = ()) -> None:
+
+def check_keys(
+    where: str, given: Iterable[str], known: Iterable[str], planned: Iterable[str] = (), *, kind: str = "key"
+) -> None:
     """Refuse keys that are unknown, or part of the language but not built yet.
 
     Parameters
     ----------
     where
-        The section in words: "[model]", "parameter 'k1'", "the file".
+        The section in words: "[model]", "parameter 'k1'", "'parameters.csv'".
+    kind
+        What a key is called there.
     """
     known, planned = tuple(known), tuple(planned)
     for key in given:
         if key in planned:
             raise UnsupportedError(f"'{key}' in {where}")
+        if key in TOP_LEVEL and key not in known:
+            raise ProblemError(
+                f"'{key}' stands in {where}; write it at the top of the file, before the first [section]."
+            )
         if key not in known:
-            raise ProblemError(f"{where} has an unknown key '{key}'{nearest(key, (*known, *planned))}")
+            raise ProblemError(f"{where} has an unknown {kind} '{key}'{ending(key, (*known, *planned))}")
+
+
+def ending(name: str, known: Iterable[str]) -> str:
+    """End a sentence about the unknown `name`: with a question for the nearest known one, or a full stop."""
+    return nearest(name, known) or "."
 
 
 def table(where: str, value: Any) -> dict[str, Any]:
@@ -42,13 +58,18 @@ def number(where: str, value: Any) -> float:
     """Return `value` as a float if it is a number."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ProblemError(f"{where} must be a number, not {words_for(value)}.")
-    return float(value)
+    try:
+        return float(value)
+    except OverflowError:
+        raise ProblemError(f"{where} is too large for a number.") from None
 
 
 def whole(where: str, value: Any) -> int:
     """Return `value` if it is a whole number."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise ProblemError(f"{where} must be a whole number, not {words_for(value)}.")
+    if abs(value) >= 2**63:
+        raise ProblemError(f"{where} is too large for a number.")
     return value
 
 
@@ -67,4 +88,6 @@ def words_for(value: Any) -> str:
         return f"the text '{value}'"
     if isinstance(value, list):
         return "a list"
+    if isinstance(value, int) and abs(value) >= 2**63:
+        return "a huge number"
     return "a table" if isinstance(value, dict) else str(value)

@@ -6,6 +6,7 @@ no longer than ten microseconds.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
@@ -119,6 +120,13 @@ class StepGrid(NamedTuple):
     steps: Array
     counts: npt.NDArray[np.int64]
 
+    @classmethod
+    def from_segments(cls, method: str, segments: Sequence[Array]) -> StepGrid:
+        """Make a grid from the step sizes of each segment."""
+        counts = [0] * len(Counters._fields) + [len(h) for h in segments]
+        steps = np.concatenate([np.asarray(h, dtype=float) for h in segments]) if segments else np.empty(0)
+        return cls(method, steps, np.array(counts, dtype=np.int64))
+
     @property
     def segments(self) -> tuple[Array, ...]:
         """The step sizes, segment by segment."""
@@ -199,7 +207,7 @@ class Integrator(Protocol):
         """Solve `run` with derivatives up to `order` (0, 1 or 2).
 
         Without `grid` steps are chosen so that the estimated local error is below
-        ``atol + rtol |y|`` in the root mean square over the states; with `grid` exactly those steps
+        ``atol + rtol |y|`` for every state; with `grid` exactly those steps
         are taken again and the error is only estimated.  Numerical failure is a status, never an
         exception; work is bounded by `max_steps` attempted steps.
         """

@@ -94,9 +94,13 @@ class Model(Equations):
     def _of(cls, equations: Equations, source: str | None) -> Model:
         return cls(**{one.name: getattr(equations, one.name) for one in fields(Equations)}, source=source)
 
-    def expression(self, text: str) -> SX:
-        """Parse an expression whose names are those of this model; the result is not inlined."""
-        return expression_from_text(text, Namespace(self.time, self.states, self.symbols))
+    def expression(self, text: str, further: Mapping[str, SX] = _NOTHING) -> SX:
+        """Parse an expression whose names are those of this model and of `further`; it is not inlined."""
+        return expression_from_text(text, Namespace(self.time, self.states, {**self.symbols, **further}))
+
+    def names_in(self, expression: SX) -> list[str]:
+        """Return the names of this model that `expression` uses; other symbols are left out."""
+        return self._names_in(expression)
 
     def definition_order(self) -> tuple[str, ...]:
         """Return the definitions so that each comes after those it uses."""

@@ -22,6 +22,14 @@ def package_root() -> Path:
     return Path(__file__).resolve().parent.parent
 
 
+@cache
+def _umask() -> int:
+    """Return the process's mask for new files (it can only be read by setting it)."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """Write `content` so that a reader sees the old file or the whole new one, never a part.
 
@@ -32,6 +40,7 @@ def write_atomically(path: Path, content: bytes) -> None:
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
+        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp lets nobody but the owner read
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

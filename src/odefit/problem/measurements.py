@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,9 @@ class Measurements:
     coords, noise_args, observable_args
         Grid coordinates and arguments of single measurements, by name.
 
+    groups
+        Further data columns by name, as text ("" where empty): a parameter may have one value `per` group.
+
     Every column after `value` may be left out.  Columns that this version cannot
     use (`since`, `censoring`, `coords`, arguments) are refused unless they say nothing.
     """
@@ -80,6 +84,7 @@ class Measurements:
     coords: Mapping[str, Column] = field(default_factory=_empty)
     noise_args: Mapping[str, Column] = field(default_factory=_empty)
     observable_args: Mapping[str, Column] = field(default_factory=_empty)
+    groups: Mapping[str, Column] = field(default_factory=_empty)
 
     def __post_init__(self) -> None:
         n = len(self.value)
@@ -93,6 +98,8 @@ class Measurements:
         for name, default in (("row", np.arange(n)), ("side", np.full(n, -1)), ("censoring", np.zeros(n))):
             given = getattr(self, name)
             object.__setattr__(self, name, np.asarray(default if given is None else given, dtype=np.int64))
+        groups = {name: np.asarray(column, dtype=object) for name, column in self.groups.items()}
+        object.__setattr__(self, "groups", MappingProxyType(groups))
         self._check(n)
 
     def _check(self, n: int) -> None:
@@ -101,6 +108,9 @@ class Measurements:
             length = len(getattr(self, name))
             if length != n:
                 raise ProblemError(f"the data column '{name}' has {length} entries but there are {n} values.")
+        for name, column in self.groups.items():
+            if len(column) != n:
+                raise ProblemError(f"the data column '{name}' has {len(column)} entries but there are {n} values.")
         if not np.isfinite(self.time).all():
             raise ProblemError("a measurement has no finite time; every value needs the time at which it was taken.")
         if np.isinf(self.value).any():

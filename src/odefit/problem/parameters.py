@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from odefit.errors import ProblemError, UnsupportedError
+from odefit.problem.priors import Prior
 
 SCALES = ("linear", "log", "log10", "logit")
 """How the solver may see a parameter; the position is the code that kernels use."""
@@ -28,9 +29,12 @@ class Parameter:
         Keep the start value.
     expression
         Text of an expression in other parameters that defines this one (then it is not estimated).
-    prior, per, linear
-        Penalty, one value per experiment or per value of a data column, elimination of a parameter
-        that enters linearly.  A problem that uses them is refused until their methods exist.
+    prior
+        What was known before: "normal(m, s)", "lognormal(m, s)", "laplace(m, b)" or "uniform(a, b)".
+    per
+        "experiment": one value per experiment; or the name of a data column: one per value of it.
+    linear
+        Eliminate a parameter that enters linearly; refused until that method exists.
     unit
         Label for reports.
     """
@@ -48,9 +52,8 @@ class Parameter:
     unit: str = ""
 
     def __post_init__(self) -> None:
-        for word, used in (("prior", self.prior), ("per", self.per), ("linear", self.linear)):
-            if used:
-                raise UnsupportedError(f"'{word}' of parameter '{self.name}'")
+        if self.linear:
+            raise UnsupportedError(f"'linear' of parameter '{self.name}'")
         if self.scale not in SCALES:
             raise ProblemError(f"'{self.name}' has scale '{self.scale}'; the scales are {', '.join(SCALES)}.")
         if self.expression is not None:
@@ -59,8 +62,35 @@ class Parameter:
                     f"'{self.name}' has both a start value and an expression; an expression is computed, "
                     "not estimated: remove one of the two."
                 )
+            for word in ("prior", "per"):
+                if getattr(self, word) is not None:
+                    raise ProblemError(
+                        f"'{self.name}' has an expression and '{word}'; give '{word}' to the parameters it is made of."
+                    )
             return
+        self._apply_prior()
         self._check_numbers()
+
+    def _apply_prior(self) -> None:
+        """Read the prior; a uniform one is bounds."""
+        if self.prior is None:
+            return
+        if self.fixed:
+            raise ProblemError(
+                f"'{self.name}' is fixed and has a prior; a fixed value needs none: remove one of the two."
+            )
+        prior = Prior.from_text(self.prior, f"'{self.name}'")
+        if prior.kind == "uniform":
+            object.__setattr__(self, "lower", max(self.lower, prior.first))
+            object.__setattr__(self, "upper", min(self.upper, prior.second))
+
+    @property
+    def penalty(self) -> Prior | None:
+        """The prior as a penalty; None if there is none (a uniform one is bounds)."""
+        if self.prior is None:
+            return None
+        prior = Prior.from_text(self.prior, f"'{self.name}'")
+        return None if prior.kind == "uniform" else prior
 
     def _check_numbers(self) -> None:
         name, start, lower, upper = self.name, self.start, self.lower, self.upper

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+import casadi as ca
 
-from odefit.errors import ProblemError, UnsupportedError, nearest, suggestion
+from odefit.errors import ProblemError, UnsupportedError, nearest
 from odefit.model import Model
 from odefit.problem.experiments import Experiment
 from odefit.problem.measurements import Measurements
 from odefit.problem.parameters import Parameter
+from odefit.problem.priors import Rule
+from odefit.problem.slots import Slots, slots_of
+from odefit.problem.validation import validate
+
+if TYPE_CHECKING:
+    from odefit.api import PointEvaluation
 
 
 @dataclass(frozen=True)
@@ -60,18 +68,27 @@ class Structure:
     __slots__ = ("__weakref__",)
 
 
-def _initial_of(name: str) -> str | None:
-    """Return ``A`` for the override name ``A(0)``."""
-    return name[:-3].strip() if name.endswith("(0)") else None
-
-
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Everything that defines an estimation problem; immutable and validated.
 
     Parameters, experiments and measurements refer to names of the model; all of them are checked
-    here, once.  `tables`, `noise`, `constraints` and `derived` are part of the contract; a problem
-    that uses them is refused until their methods exist.  Changes make new problems (`with_start`).
+    here, once.  Changes make new problems (`with_start`).
+
+    Attributes
+    ----------
+    constraints
+        Rules: priors on expressions of parameters, ``"log(k2/k1) ~ normal(0, 1)"``.
+    derived
+        Name to the text of an expression of parameters, reported with its uncertainty.
+    units
+        Labels for reports.
+    starts
+        Start values of single slots (``"A0[b1]"``) that differ from their parameter's.
+    tables, noise
+        Part of the contract; a problem that uses them is refused until their methods exist.
+    structure
+        Token shared by problems that need the same native code.
     """
 
     model: Model
@@ -85,24 +102,17 @@ class Problem:
     units: Mapping[str, str] = field(default_factory=dict)
     settings: Settings = field(default_factory=Settings)
     title: str = ""
+    starts: Mapping[str, float] = field(default_factory=dict)
     structure: Structure = field(default_factory=Structure, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "parameters", tuple(self.parameters))
-        object.__setattr__(self, "experiments", tuple(self.experiments))
-        object.__setattr__(self, "units", MappingProxyType(dict(self.units)))
-        for name in ("tables", "noise", "constraints", "derived"):
-            if getattr(self, name):
-                raise UnsupportedError(f"'{name}' of a problem")
-        _check_unique("parameter", (p.name for p in self.parameters))
-        _check_unique("experiment", (e.name for e in self.experiments))
-        if not self.experiments:
-            raise ProblemError("the problem has no experiment; give at least one.")
-        self._check_parameters()
-        self._check_overrides()
-        self._check_measurements()
+        for name in ("parameters", "experiments", "constraints"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        for name in ("derived", "units", "starts"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+        validate(self)
 
-    @property
+    @cached_property
     def observables(self) -> tuple[str, ...]:
         """Measured names, in order of first appearance."""
         return tuple(dict.fromkeys(self.measurements.observable.tolist()))
@@ -112,9 +122,50 @@ class Problem:
         """The parameters that a fit estimates, in order."""
         return tuple(p for p in self.parameters if not p.fixed and p.expression is None)
 
+    @cached_property
+    def slots(self) -> Slots:
+        """The single numbers behind the parameters."""
+        return slots_of(self)
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The constraints, read."""
+        for text in self.constraints:
+            if "~" not in text:
+                raise UnsupportedError(f'the constraint "{text}" (only priors with ~ are)')
+        return tuple(Rule.from_text(text) for text in self.constraints)
+
+    @cached_property
+    def own_symbols(self) -> Mapping[str, Any]:
+        """Symbols of the parameters that the model does not have (expressions may use them)."""
+        names = (p.name for p in self.parameters if p.name not in self.model.symbols)
+        return MappingProxyType({name: ca.SX.sym(name) for name in names})
+
+    def expression(self, text: str) -> Any:
+        """Parse an expression of the model's names and the problem's parameters, as SX."""
+        return self.model.expression(text, self.own_symbols)
+
+    def evaluate(self, parameters: Mapping[str, float] | None = None, order: int = 1) -> PointEvaluation:
+        """Return residuals, Jacobian and log likelihood at natural values; see `odefit.evaluate`."""
+        from odefit.api import evaluate
+
+        return evaluate(self, parameters, order)
+
+    def save(self, path: str | Path) -> None:
+        """Write a problem file, with its data beside it, that loads to the same problem."""
+        from odefit.formats import save_problem
+
+        save_problem(self, path)
+
     def with_start(self, **values: float) -> Problem:
-        """Return the same problem with other start values; nothing is compiled again."""
-        return self._with_parameters({name: {"start": float(value)} for name, value in values.items()})
+        """Return the same problem with other start values; nothing is compiled again.
+
+        A parameter with several slots gets one start for all; ``**{"A0[b1]": 2.0}`` sets a single one.
+        """
+        single = {name: float(value) for name, value in values.items() if "[" in name}
+        whole = {name: {"start": float(value)} for name, value in values.items() if "[" not in name}
+        kept = {name: value for name, value in self.starts.items() if name.split("[")[0] not in whole}
+        return self._with_parameters(whole, starts={**kept, **single})
 
     def with_bounds(self, **bounds: tuple[float, float]) -> Problem:
         """Return the same problem with other bounds, given as ``k1=(lower, upper)``."""
@@ -123,8 +174,17 @@ class Problem:
         )
 
     def with_fixed(self, *names: str) -> Problem:
-        """Return the same problem with the named parameters held at their start values."""
-        return self._with_parameters({name: {"fixed": True} for name in names})
+        """Return the same problem with the named parameters held at their start values, without priors."""
+        return self._with_parameters({name: {"fixed": True, "prior": None} for name in names})
+
+    def at(self, values: Mapping[str, float]) -> Problem:
+        """Return the problem with the named parameters fixed at `values`, whatever their bounds."""
+        fixed = self.with_fixed(*dict.fromkeys(name.split("[")[0] for name in values))
+        return fixed.with_start(**values)
+
+    def with_measurements(self, measurements: Measurements) -> Problem:
+        """Return the same problem with other data; nothing is compiled again if the same names are measured."""
+        return dataclasses.replace(self, measurements=measurements)
 
     def with_settings(self, **changes: Any) -> Problem:
         """Return the same problem with other settings, ``rtol=1e-9`` say."""
@@ -134,82 +194,10 @@ class Problem:
                 raise ProblemError(f"there is no setting '{name}'{nearest(name, known)}")
         return dataclasses.replace(self, settings=dataclasses.replace(self.settings, **changes))
 
-    def _with_parameters(self, changes: Mapping[str, Mapping[str, Any]]) -> Problem:
+    def _with_parameters(self, changes: Mapping[str, Mapping[str, Any]], **others: Any) -> Problem:
         known = [p.name for p in self.parameters]
         for name in changes:
             if name not in known:
                 raise ProblemError(f"there is no parameter '{name}'{nearest(name, known)}")
         changed = (dataclasses.replace(p, **changes[p.name]) if p.name in changes else p for p in self.parameters)
-        return dataclasses.replace(self, parameters=tuple(changed))
-
-    def _check_parameters(self) -> None:
-        """Every name without an equation has a value in every experiment, and nothing is left over."""
-        known = {p.name for p in self.parameters}
-        for name in self.model.parameters:
-            lacking = [e.name for e in self.experiments if name not in e.periods[0].overrides]
-            if name not in known and lacking:
-                raise ProblemError(
-                    f"'{name}' is used in the equations but has no value{suggestion(name, known)} "
-                    f"Add it to the parameters or define it in the equations."
-                )
-        for parameter in self.parameters:
-            name = parameter.name
-            if name in self.model.parameters:
-                continue
-            if name in self.model.symbols:
-                raise ProblemError(
-                    f"'{name}' is both a parameter and a name with an equation of its own in the model; remove one."
-                )
-            raise ProblemError(
-                f"parameter '{name}' does not occur in the equations{nearest(name, self.model.parameters)}"
-            )
-
-    def _check_overrides(self) -> None:
-        for experiment in self.experiments:
-            for name in experiment.periods[0].overrides:
-                state = _initial_of(name)
-                if state is not None and state not in self.model.states:
-                    raise ProblemError(
-                        f"experiment '{experiment.name}' sets '{name}', but '{state}' is not a state"
-                        f"{nearest(state, self.model.states)}"
-                    )
-                if state is None and name in self.model.states:
-                    raise ProblemError(
-                        f"experiment '{experiment.name}' sets the state '{name}'; "
-                        f'write "{name}(0)" for its initial value.'
-                    )
-                if state is None and (name not in self.model.symbols or name == self.model.time):
-                    raise ProblemError(
-                        f"experiment '{experiment.name}' sets '{name}', which the model does not have"
-                        f"{nearest(name, self.model.symbols)}"
-                    )
-
-    def _check_measurements(self) -> None:
-        data = self.measurements
-        observable = {*self.model.states, *self.model.definitions}
-        for name in self.observables:
-            if name not in observable:
-                raise ProblemError(
-                    f"the data have a column '{name}', which is no state and no definition of the model"
-                    f"{nearest(name, observable)}"
-                )
-        starts = {e.name: e.start for e in self.experiments}
-        for name in dict.fromkeys(data.experiment.tolist()):
-            if name not in starts:
-                raise ProblemError(
-                    f"the data have an experiment '{name}', which is not described{nearest(name, starts)}"
-                )
-            early = (data.experiment == name) & (data.time < starts[name])
-            if np.any(early):
-                raise ProblemError(
-                    f"experiment '{name}' has a measurement at {self.model.time} = {data.time[early].min():g}, "
-                    f"before its start at {starts[name]:g}; move the start (t0) or remove the row."
-                )
-
-
-def _check_unique(what: str, names: Iterable[str]) -> None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            raise ProblemError(f"the {what} '{name}' is given twice; keep one.")
-        seen.add(name)
+        return dataclasses.replace(self, parameters=tuple(changed), **others)

@@ -20,6 +20,10 @@ def summary(result: FitResult) -> str:
     )
     lines = [wrapped for line in lines for wrapped in textwrap.wrap(line, _WIDTH, subsequent_indent="  ")]
     lines += ["", *_table(result)]
+    if result.derived:
+        lines += ["", *_aligned(_derived_rows(result))]
+    if result.validation:
+        lines += ["", *_validation(result)]
     if result.warnings:
         lines += ["", "Warnings"]
         for notice in result.warnings:
@@ -28,13 +32,44 @@ def summary(result: FitResult) -> str:
 
 
 def _table(result: FitResult) -> list[str]:
-    units = {p.name: p.unit or result.problem.units.get(p.name, "") for p in result.problem.parameters}
+    own = {slot.name: slot.parameter for slot in result.problem.slots.slots}
+    units = {name: p.unit or result.problem.units.get(p.name, "") for name, p in own.items()}
     rows = [("parameter", "estimate", "std. error", "95 % interval", "verdict")]
     for name, row in result.parameters.items():
         label = f"{name} [{units[name]}]" if units.get(name) else name
-        error = "-" if row.standard_error is None else f"{row.standard_error:.3g}"
-        interval = "-" if row.interval is None else f"{row.interval[0]:.5g} .. {row.interval[1]:.5g}"
-        rows.append((label, f"{row.estimate:.8g}", error, interval, row.verdict))
+        rows.append((label, f"{row.estimate:.8g}", _error(row.standard_error), _interval(row.interval), row.verdict))
+    return _aligned(rows)
+
+
+def _derived_rows(result: FitResult) -> list[tuple[str, ...]]:
+    rows = [("derived", "estimate", "std. error", "95 % interval", "")]
+    units = result.problem.units
+    for name, row in result.derived.items():
+        label = f"{name} [{units[name]}]" if name in units else name
+        rows.append((label, f"{row.estimate:.8g}", _error(row.standard_error), _interval(row.interval), ""))
+    return rows
+
+
+def _validation(result: FitResult) -> list[str]:
+    lines = ["Not fitted, only scored"]
+    for name, row in result.validation.items():
+        if row.failure:
+            lines.append(f"  {name}: could not be computed ({row.failure})")
+        else:
+            mean = row.sum_of_squares / row.n_data
+            lines.append(f"  {name}: {row.n_data} data, mean square of the weighted residuals {mean:.4g}")
+    return lines
+
+
+def _error(error: float | None) -> str:
+    return "-" if error is None else f"{error:.3g}"
+
+
+def _interval(interval: tuple[float, float] | None) -> str:
+    return "-" if interval is None else f"{interval[0]:.5g} .. {interval[1]:.5g}"
+
+
+def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
     widths = [max(len(row[i]) for row in rows) for i in range(5)]
     align = ("<", ">", ">", ">", "<")
     text = ["  ".join(f"{cell:{a}{w}}" for cell, a, w in zip(row, align, widths, strict=True)).rstrip() for row in rows]

@@ -95,10 +95,14 @@ class _Search:
                 return self.result(ends.INTERRUPTED, "the fit was stopped before it began", point, None, None)
             message = f"the model cannot be computed at the start: {point.failure}"
             return self.result(ends.FAILED, message, point, None, None)
+        problem: TrustStepProblem | None = None
         while True:
             linear = point.linear
             assert linear is not None
-            problem = self.stepper.prepare(linear.reduce(), point.x, self.scaling, self.lower, self.upper)
+            if problem is None:
+                problem = self.stepper.prepare(linear.reduce(), point.x, self.scaling, self.lower, self.upper)
+            else:
+                problem.move(linear.reduce(), point.x)
             proposal = problem.step(self.radius)
             reason = self.termination.convergence(proposal.decrement, math.sqrt(2.0 * point.value))
             if proposal.rank == 0 and not problem.held.all():

@@ -309,7 +309,7 @@ class TrustStep:
 
 
 class TrustStepProblem:
-    """The step problem of one point; owned by one iteration."""
+    """The step problem of the present point; owned by one minimisation, which moves it along."""
 
     __slots__ = ("_bounds", "_factors", "_info", "_reduced", "_scale", "_scaling", "_x", "held")
 
@@ -323,6 +323,11 @@ class TrustStepProblem:
         self._scale = np.empty(n)
         self._info = np.empty(7)
         self.held = np.empty(n, np.bool_)
+
+    def move(self, reduced: Reduced, x: Array) -> None:
+        """Become the step problem at another point."""
+        self._reduced = reduced
+        self._x = x
 
     def step(self, radius: float) -> StepInfo:
         """Return the step for this radius; `held` then marks the active bounds."""

@@ -1,5 +1,13 @@
-"""How sure the estimates are."""
+"""How sure the estimates are, and what is computed from them."""
 
 from odefit.statistics.covariance import ParameterStatistics, linearised_statistics
+from odefit.statistics.delta import Band, Estimate, derived_quantities, prediction_band
 
-__all__ = ["ParameterStatistics", "linearised_statistics"]
+__all__ = [
+    "Band",
+    "Estimate",
+    "ParameterStatistics",
+    "derived_quantities",
+    "linearised_statistics",
+    "prediction_band",
+]

@@ -1,11 +1,17 @@
 """Linearised statistics from the triangular factor of the Jacobian.
 
 At the solution the residual is r + S d + ..., S = Q R.  With independent errors of variance s^2 the
-estimates have covariance s^2 (R'R)^-1 on the solver's scale; s^2 is 1 where standard deviations are
-given, and ||r||^2/(N - rank) otherwise.  A parameter at an active bound is not random in this picture:
-it is left out, and the others are conditional on it.  With R = U diag(w) V' (columns scaled to norm 1)
-directions of negligible w are not determined by the data, and neither are parameters that take part
-in them.
+estimates have covariance s^2 H^-1, H = R'R, on the solver's scale; s^2 is 1 where standard deviations
+are given, and ||r||^2/(N - rank) otherwise.
+
+* Priors add rows P to S whose residuals have variance 1 whatever s^2 is: the covariance is
+  H^-1 (s^2 (H - P'P) + P'P) H^-1 = s^2 H^-1 + (1 - s^2) H^-1 P'P H^-1.
+* Rows E that must hold exactly (infinite weights) confine d to their null space, d = Z e: H^-1 becomes
+  Z (Z'H Z)^-1 Z'.
+* A parameter at an active bound is not random in this picture: it has no standard error, and the others
+  are conditional on it.
+* With the columns of R scaled to norm 1 and R = U diag(w) V', directions of negligible w are not determined
+  by the data, and neither are parameters that take part in them.
 """
 
 from __future__ import annotations
@@ -33,9 +39,9 @@ class ParameterStatistics:
     Attributes
     ----------
     covariance
-        (n, n); NaN in rows and columns of parameters that have none.
+        (n, n); zero in rows and columns of parameters at a bound, NaN for undetermined ones.
     standard_error
-        (n,), its square roots.
+        (n,), its square roots; NaN for parameters that have none.
     quantile
         Half width of a 95 % interval in standard errors.
     verdict
@@ -55,49 +61,79 @@ class ParameterStatistics:
 
 
 def linearised_statistics(
-    factor: Array, active: npt.NDArray[np.bool_], sum_of_squares: float, n_data: int, *, absolute: bool
+    factor: Array,
+    active: npt.NDArray[np.bool_],
+    sum_of_squares: float,
+    n_data: int,
+    *,
+    absolute: bool,
+    prior_rows: Array | None = None,
+    equality_rows: Array | None = None,
 ) -> ParameterStatistics:
     """Compute the statistics.
 
     Parameters
     ----------
     factor
-        Triangular factor R of the Jacobian, (n, n).
+        Triangular factor R of the Jacobian with the rows of the priors, (n, n).
     active
         Parameters held at a bound.
     sum_of_squares
-        ||r||^2.
+        ||r||^2 of the data.
     absolute
         Standard deviations were given: do not rescale.
+    prior_rows
+        Rows P of the Jacobian that belong to priors, (k, n).
+    equality_rows
+        Rows E that hold exactly, (k, n).
     """
     n = factor.shape[0]
     free = np.flatnonzero(~active)
-    verdict = [AT_BOUND if is_active else DETERMINED for is_active in active]
-    columns = factor[:, free]
-    norms = np.linalg.norm(columns, axis=0)
+    basis = _null_space(None if equality_rows is None else equality_rows[:, free], free.size)
+    norms = np.linalg.norm(factor[:, free], axis=0)
     safe = np.where(norms > 0, norms, 1.0)
-    _, w, vt = np.linalg.svd(columns / safe, full_matrices=False)
+    _, w, vt = np.linalg.svd((factor[:, free] @ basis) if equality_rows is not None else factor[:, free] / safe, False)
     good = w > _UNDETERMINED * (w[0] if w.size else 1.0)
     rank = int(good.sum())
+    # columns of `root` span the determined directions: H^-1 = root root'
+    root = vt[good].T / w[good]
+    root = basis @ root if equality_rows is not None else root / safe[:, None]
+    lost_directions = basis @ vt[~good].T if equality_rows is not None else vt[~good].T
     dof = n_data - rank
     variance = 1.0 if absolute else (sum_of_squares / dof if dof > 0 else math.nan)
+    covariance = np.zeros((n, n))
+    block = variance * (root @ root.T)
+    if prior_rows is not None and prior_rows.size:
+        spread = root @ (root.T @ prior_rows[:, free].T)
+        block += (1.0 - variance) * (spread @ spread.T)
+    covariance[np.ix_(free, free)] = block
+    verdict = [AT_BOUND if is_active else DETERMINED for is_active in active]
     for position, column in enumerate(free):
-        if norms[position] == 0 or np.any(np.abs(vt[~good, position]) > _TAKES_PART):
+        fixed_by_equality = equality_rows is not None and not np.any(np.abs(basis[position]) > 1e-12)
+        silent = norms[position] == 0 and not fixed_by_equality
+        if silent or np.any(np.abs(lost_directions[position]) > _TAKES_PART):
             verdict[column] = UNDETERMINED
-    inverse = vt[good].T / w[good]
-    covariance = np.full((n, n), np.nan)
-    covariance[np.ix_(free, free)] = variance * (inverse @ inverse.T) / np.outer(safe, safe)
-    lost = np.array([word != DETERMINED for word in verdict])
+    lost = np.array([word == UNDETERMINED for word in verdict], dtype=bool)
     covariance[lost, :] = np.nan
     covariance[:, lost] = np.nan
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     return ParameterStatistics(
         covariance=covariance,
-        standard_error=np.sqrt(np.diag(covariance)),
+        standard_error=np.where(active | lost, np.nan, errors),
         quantile=_quantile(dof, absolute),
         verdict=tuple(verdict),
         variance=variance,
         rank=rank,
     )
+
+
+def _null_space(rows: Array | None, n: int) -> Array:
+    """Return an orthonormal basis (n, n - rank) of the null space of `rows`."""
+    if rows is None:
+        return np.eye(n)
+    _, w, vt = np.linalg.svd(rows, full_matrices=True)
+    rank = int(np.sum(w > 1e-12 * (w[0] if w.size else 1.0)))
+    return vt[rank:].T
 
 
 def _quantile(dof: int, absolute: bool) -> float:

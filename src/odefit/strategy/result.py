@@ -6,15 +6,26 @@ import math
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from odefit.criteria.least_squares import has_absolute_sigma
+from odefit.criteria.least_squares import has_absolute_sigma, log_likelihood
 from odefit.problem import Problem
 from odefit.solve import SolverResult
-from odefit.statistics import ParameterStatistics, linearised_statistics
+from odefit.statistics import (
+    Estimate,
+    ParameterStatistics,
+    derived_quantities,
+    linearised_statistics,
+    prediction_band,
+)
+from odefit.strategy.times import prediction_times
 from odefit.transcribe import SingleShooting
+from odefit.transcribe.dense import DenseLinear
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SCHEMA = "odefit-result-1"
 
@@ -26,6 +37,14 @@ class ParameterReport(NamedTuple):
     standard_error: float | None
     interval: tuple[float, float] | None
     verdict: str
+
+
+class Validation(NamedTuple):
+    """Misfit of an experiment that was not fitted; `failure` says why there is none."""
+
+    n_data: int
+    sum_of_squares: float
+    failure: str
 
 
 class Notice(NamedTuple):
@@ -86,13 +105,20 @@ class FitResult:
 
     @cached_property
     def estimates(self) -> dict[str, float]:
-        """Natural values of all parameters with a value of their own, in file order."""
-        return self.objective_function.compiled.natural(self.solution.x)
+        """Natural values of all parameters with a value of their own that play a part, in file order."""
+        compiled = self.objective_function.compiled
+        values = compiled.natural(self.solution.x)
+        return {name: value for name, value in values.items() if name in compiled.used_slots}
 
     @property
     def n_data(self) -> int:
-        """Number of measured values that took part."""
-        return self.objective_function.n_residuals
+        """Number of measured values that took part; priors do not count."""
+        return self.objective_function.n_data
+
+    @property
+    def sum_of_squares(self) -> float:
+        """Weighted sum of squares of the data, without priors."""
+        return float(np.square(self.solution.evaluation.residual[: self.n_data]).sum())
 
     @property
     def dof(self) -> int:
@@ -102,19 +128,14 @@ class FitResult:
     @property
     def chi2(self) -> float | None:
         """Weighted sum of squares if standard deviations were given, else None."""
-        return 2.0 * self.objective if has_absolute_sigma(self.problem.measurements) else None
+        return self.sum_of_squares if has_absolute_sigma(self.problem.measurements) else None
 
     @cached_property
     def loglik(self) -> float | None:
         """Normal log likelihood; with its own best common variance where no sigma was given."""
-        squares, n = 2.0 * self.objective, self.n_data
-        if not math.isfinite(squares):
-            return None
         roots = np.concatenate([o.root_weight for o in self.objective_function.observations])
-        constant = float(np.log(roots).sum()) - 0.5 * n * math.log(2.0 * math.pi)
-        if has_absolute_sigma(self.problem.measurements):
-            return constant - 0.5 * squares
-        return constant - 0.5 * n * (1.0 + math.log(squares / n)) if squares > 0 else None
+        absolute = has_absolute_sigma(self.problem.measurements)
+        return _number(log_likelihood(self.sum_of_squares, roots, absolute=absolute))
 
     @cached_property
     def statistics(self) -> ParameterStatistics | None:
@@ -125,20 +146,83 @@ class FitResult:
         return linearised_statistics(
             linear.reduce().R,
             self.solution.active,
-            2.0 * self.objective,
+            self.sum_of_squares,
             self.n_data,
             absolute=has_absolute_sigma(self.problem.measurements),
+            prior_rows=linear.jacobian[self.n_data :] if isinstance(linear, DenseLinear) else None,
         )
+
+    @cached_property
+    def derived(self) -> dict[str, Estimate]:
+        """The problem's derived quantities, by the delta method."""
+        return derived_quantities(self.problem, self.objective_function.compiled, self.solution.x, self.statistics)
+
+    @cached_property
+    def validation(self) -> dict[str, Validation]:
+        """Misfit of the experiments with ``use = "validate"``: scored at the estimates, not fitted."""
+        problem = self.problem
+        if not any(e.use == "validate" for e in problem.experiments) or not math.isfinite(self.objective):
+            return {}
+        scored = SingleShooting(problem.at(self.estimates), use="validate")
+        x = scored.compiled.theta_start
+        scored.refresh(x)
+        found = scored.evaluate(x, 0)
+        result, first = {}, 0
+        for observation in scored.observations:
+            part = found.residual[first : first + observation.value.size]
+            first += observation.value.size
+            name = problem.experiments[observation.experiment].name
+            result[name] = Validation(part.size, float(np.square(part).sum()), found.failure)
+        return result
+
+    def predict(self, times: Any = None) -> pd.DataFrame:
+        """Return states and definitions of all experiments at the estimates, with 95 % bands of the curves.
+
+        Parameters
+        ----------
+        times
+            Where; by default an even grid over each experiment's data (or to its `until`).
+
+        Returns
+        -------
+        DataFrame
+            Columns experiment, time, and for each name ``y``, ``y.se``, ``y.lower``, ``y.upper``.  The bands are
+            those of the model's curve, not of new measurements.
+        """
+        import pandas as pd
+
+        parts = []
+        quantile = math.nan if self.statistics is None else self.statistics.quantile
+        for number, experiment in enumerate(self.problem.experiments):
+            grid = prediction_times(self.problem, experiment, times)
+            band = prediction_band(
+                self.problem, self.objective_function.compiled, self.solution.x, self.statistics, number, grid
+            )
+            columns: dict[str, Any] = {"experiment": band.experiment, "time": band.times}
+            for i, name in enumerate(band.names):
+                value, error = band.values[:, i], band.errors[:, i]
+                columns |= {
+                    name: value,
+                    f"{name}.se": error,
+                    f"{name}.lower": value - quantile * error,
+                    f"{name}.upper": value + quantile * error,
+                }
+            parts.append(pd.DataFrame(columns))
+        return pd.concat(parts, ignore_index=True)
 
     @cached_property
     def parameters(self) -> dict[str, ParameterReport]:
         """Estimate, standard error, 95 % interval and verdict per parameter, in file order."""
         compiled = self.objective_function.compiled
         place = {name: i for i, name in enumerate(compiled.theta_names)}
-        return {
-            name: self._row(place[name], estimate) if name in place else ParameterReport(estimate, None, None, "fixed")
-            for name, estimate in self.estimates.items()
-        }
+        rows = {}
+        for name, estimate in self.estimates.items():
+            if name in place:
+                rows[name] = self._row(place[name], estimate)
+            else:
+                verdict = "no data" if name in self._unfitted else "fixed"
+                rows[name] = ParameterReport(estimate, None, None, verdict)
+        return rows
 
     def _row(self, i: int, estimate: float) -> ParameterReport:
         if self.statistics is None:
@@ -164,15 +248,27 @@ class FitResult:
         found = []
         if not self.converged:
             found.append(Notice(f"convergence.{self.status}", f"The fit did not converge: {self.message}."))
+        place = set(self.objective_function.names)
         n = len(self.objective_function.names)
         if self.n_data < n:
             found.append(Notice("data.few", f"There are only {self.n_data} data for {n} free parameters."))
+        idle = [n for n in self.objective_function.compiled.slot_names if n not in place and n in self._unfitted]
+        if idle:
+            text = f"{', '.join(idle)}: no data tell the value; the start value was used."
+            found.append(Notice("parameter.no-data", text))
         for name, row in self.parameters.items():
             if row.verdict == "at its bound":
                 found.append(Notice("parameter.bound", f"'{name}' is at its bound {row.estimate:g}."))
             elif row.verdict.startswith("not determined"):
                 found.append(Notice("parameter.undetermined", f"'{name}' is {row.verdict}."))
         return tuple(found)
+
+    @property
+    def _unfitted(self) -> set[str]:
+        """Slots of free parameters that no fitted experiment uses."""
+        slots = self.problem.slots.slots
+        idle = {slot.name for slot in slots if not slot.parameter.fixed} - set(self.objective_function.names)
+        return idle & self.objective_function.compiled.used_slots
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of result.json: plain types only, None where a number does not exist."""
@@ -192,13 +288,24 @@ class FitResult:
                 }
                 for name, row in self.parameters.items()
             },
-            "derived": {},
+            "derived": {
+                name: {
+                    "estimate": _number(row.estimate),
+                    "standard_error": _number(row.standard_error),
+                    "interval": None if row.interval is None else list(row.interval),
+                }
+                for name, row in self.derived.items()
+            },
             "loglik": _number(self.loglik),
             "chi2": _number(self.chi2),
             "n_data": self.n_data,
             "dof": self.dof,
             "method": self.method,
             "attempts": [{"method": self.method, "status": self.status, "objective": _number(self.objective)}],
+            "validation": {
+                name: {"n_data": row.n_data, "sum_of_squares": _number(row.sum_of_squares)}
+                for name, row in self.validation.items()
+            },
             "warnings": [{"code": notice.code, "text": notice.text} for notice in self.warnings],
             "versions": {name: version(name) for name in ("odefit", "casadi", "numba", "numpy", "scipy")},
         }

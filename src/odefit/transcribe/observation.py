@@ -33,6 +33,8 @@ class Observation:
         Per measurement: index into `times`, index among the problem's observables.
     value, root_weight
         Per measurement: datum and square root of the weight.
+    row_slots
+        Per measurement: the slots of the parameters that depend on the measurement, (m, n_a).
     source
         Per measurement: its index in the problem's measurements.
     """
@@ -45,31 +47,54 @@ class Observation:
     observable: Indices
     value: Array
     root_weight: Array
+    row_slots: Indices
     source: Indices
 
 
-_remembered: weakref.WeakKeyDictionary[Problem, tuple[Observation, ...]] = weakref.WeakKeyDictionary()
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """All measurements of one use: an entry per experiment that has any.
+
+    Attributes
+    ----------
+    first
+        First row of each experiment among all measurements.
+    n_data, norm
+        Number of measurements, norm of the weighted data.
+    """
+
+    of_experiment: tuple[Observation, ...]
+    first: tuple[int, ...]
+    n_data: int
+    norm: float
 
 
-def observations(problem: Problem) -> tuple[Observation, ...]:
-    """Return the measurements that a fit uses, one entry per experiment that has any.
+_remembered: weakref.WeakKeyDictionary[Problem, dict[str, Observations]] = weakref.WeakKeyDictionary()
+
+
+def observations(problem: Problem, use: str = "fit") -> Observations:
+    """Return the measurements of experiments with this use.
 
     They are worked out once per problem: a problem never changes.
     """
-    found = _remembered.get(problem)
-    if found is None:
-        found = _remembered[problem] = _observations(problem)
-    return found
+    found = _remembered.setdefault(problem, {})
+    if use not in found:
+        listed = _observations(problem, use)
+        sizes = [o.value.size for o in listed]
+        with np.errstate(over="ignore"):  # too large for a number: then so is the objective, and says so
+            squares = sum(float(np.square(o.root_weight * o.value).sum()) for o in listed)
+        found[use] = Observations(listed, (0, *np.cumsum(sizes).tolist()), sum(sizes), math.sqrt(squares))
+    return found[use]
 
 
-def _observations(problem: Problem) -> tuple[Observation, ...]:
+def _observations(problem: Problem, use: str) -> tuple[Observation, ...]:
     data = problem.measurements
     roots = root_weights(data)
     index = {name: i for i, name in enumerate(problem.observables)}
     codes = np.array([index[name] for name in data.observable.tolist()], dtype=np.int64)
     result = []
     for number, experiment in enumerate(problem.experiments):
-        if experiment.use != "fit":
+        if experiment.use != use:
             continue
         chosen = np.flatnonzero((data.experiment == experiment.name) & (roots > 0))
         if not chosen.size:
@@ -86,69 +111,87 @@ def _observations(problem: Problem) -> tuple[Observation, ...]:
                 observable=codes[source],
                 value=data.value[source].copy(),
                 root_weight=roots[source].copy(),
+                row_slots=_row_slots(problem, source),
                 source=source.astype(np.int64),
             )
         )
     return tuple(result)
 
 
+def _row_slots(problem: Problem, source: npt.NDArray[np.int64]) -> Indices:
+    """Return the slots that the measurements select, a column per parameter that depends on the measurement."""
+    slots, groups = problem.slots, problem.measurements.groups
+    per = {p.name: p.per for p in problem.parameters}
+    columns = [
+        np.array([slots.of_group[name][key] for key in groups[per[name] or ""][source]], dtype=np.int64)
+        for name in slots.by_row
+    ]
+    return np.stack(columns, axis=1) if columns else np.empty((source.size, 0), dtype=np.int64)
+
+
 @kernel
 def observe_residuals(
-    functions, row_ptr, col, times, y, s1, p, u, dp, at, observable, value, root_weight, columns, first, order,
-    residual, jacobian,
+    functions, row_ptr, col, times, y, s1, p, u, dp, at, observable, value, root_weight, columns,
+    row_slots, slots, slopes, theta_of_slot, first, order, residual, jacobian,
 ):  # fmt: skip
     """Fill the residuals of one experiment, and their derivatives by theta.
 
     Parameters
     ----------
     functions, row_ptr, col
-        Addresses of the observables and of their Jacobian by (y, p); CSR pattern.
+        Addresses of the observables and of their Jacobian by (y, p, a); CSR pattern.
     times, y, s1
         The trajectory: (m,), (m, n), (m, n, q).
     at, observable, value, root_weight
         The measurements, ordered by time.
     columns, first
         Positions of the experiment's directions in theta; first row of its measurements.
+    row_slots, slots, slopes, theta_of_slot
+        Which slots are the arguments a of each measurement; values of all slots, their derivatives by
+        theta, and the positions in theta (-1: fixed).
     residual, jacobian
         Filled from row `first` on: (N,), (N, n_theta).
+
+    Returns
+    -------
+    half_square, bad
+        Half the sum of squares, and the first row with a derivative that is not finite (-1: none).
     """
-    n, n_observables = y.shape[1], row_ptr.size - 1
-    out = np.empty(n_observables)
+    n, n_p, n_a = y.shape[1], p.size, row_slots.shape[1]
+    out = np.empty(row_ptr.size - 1)
     nonzeros = np.empty(col.size)
-    nothing = np.empty(0)
+    a = np.empty(n_a)
     q = columns.size if order >= 1 else 0
-    current = -1
+    current, bad, squares = -1, -1, 0.0
     for k in range(at.size):
-        if at[k] != current:
+        if at[k] != current or n_a > 0:
             current = at[k]
-            call_observe(functions[0], times[current], y, current * n, p, u, nothing, out, 0)
-            if q > 0:
-                call_observe(functions[1], times[current], y, current * n, p, u, nothing, nonzeros, 0)
+            for j in range(n_a):
+                a[j] = slots[row_slots[k, j]]
+            call_observe(functions[0], times[current], y, current * n, p, u, a, out, 0)
+            if order >= 1:
+                call_observe(functions[1], times[current], y, current * n, p, u, a, nonzeros, 0)
         g = observable[k]
         row = first + k
         residual[row] = _residual(out[g], value[k], root_weight[k])
+        squares += residual[row] * residual[row]
         for c in range(q):
             total = 0.0
             for e in range(row_ptr[g], row_ptr[g + 1]):
                 j = np.int64(col[e])
-                total += nonzeros[e] * (s1[current, j, c] if j < n else dp[j - n, c])
+                if j < n:
+                    total += nonzeros[e] * s1[current, j, c]
+                elif j < n + n_p:
+                    total += nonzeros[e] * dp[j - n, c]
             jacobian[row, columns[c]] = root_weight[k] * total
-
-
-@kernel
-def first_nonfinite(matrix):
-    """Return the flat index of the first entry that is not finite, or -1."""
-    for i in range(matrix.shape[0]):
-        for j in range(matrix.shape[1]):
-            if not math.isfinite(matrix[i, j]):
-                return i * matrix.shape[1] + j
-    return -1
-
-
-@kernel
-def half_square(residual):
-    """Return half the sum of squares."""
-    total = 0.0
-    for i in range(residual.size):
-        total += residual[i] * residual[i]
-    return 0.5 * total
+            if not math.isfinite(total) and bad < 0:
+                bad = row
+        if order >= 1 and n_a > 0:
+            for e in range(row_ptr[g], row_ptr[g + 1]):
+                j = np.int64(col[e]) - n - n_p
+                if j >= 0 and theta_of_slot[row_slots[k, j]] >= 0:
+                    slot = row_slots[k, j]
+                    jacobian[row, theta_of_slot[slot]] += root_weight[k] * nonzeros[e] * slopes[slot]
+                    if not math.isfinite(nonzeros[e]) and bad < 0:
+                        bad = row
+    return 0.5 * squares, bad

@@ -7,6 +7,11 @@ that between two refreshes the objective is one smooth function whose derivative
 from __future__ import annotations
 
 import math
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -20,14 +25,24 @@ from odefit.solve.contract import Evaluation
 from odefit.transcribe.dense import DenseLinear
 from odefit.transcribe.observation import (
     Observation,
-    first_nonfinite,
-    half_square,
     observations,
     observe_residuals,
 )
+from odefit.transcribe.penalty import penalise
 
 Array = npt.NDArray[np.float64]
 _NOTHING = np.empty(0)
+_WORTH_A_THREAD = 1e-3  # seconds of one experiment
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """Threads for experiments; kernels release the GIL."""
+    return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="odefit")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
 
 
 class SingleShooting:
@@ -39,20 +54,23 @@ class SingleShooting:
         Names of the entries of x (the free parameters, on their scales).
     observations
         Measurements per experiment, in the order of the rows of the residual.
+    n_data, n_residuals
+        Number of measured values, and with the priors, whose residuals come last.
     data_norm
         Norm of the weighted data: times the tolerance, what the integration can resolve.
     """
 
-    def __init__(self, problem: Problem, stop: StopFlag | None = None) -> None:
+    def __init__(self, problem: Problem, stop: StopFlag | None = None, use: str = "fit") -> None:
         self.compiled: CompiledProblem = compile_problem(problem)
         self.names = self.compiled.theta_names
-        self.observations = observations(problem)
-        self.n_residuals = sum(o.value.size for o in self.observations)
-        if not self.n_residuals:
+        data = observations(problem, use)
+        self.observations = data.of_experiment
+        self.n_data = data.n_data
+        self.n_residuals = data.n_data + (self.compiled.penalty.n_out if self.compiled.penalty else 0)
+        self.data_norm = data.norm
+        self._first = data.first
+        if not self.n_data:
             raise FitError("there is nothing to fit: no experiment has a measured value with a weight above zero.")
-        with np.errstate(over="ignore"):  # too large for a number: then so is the objective, and says so
-            squares = sum(float(np.square(o.root_weight * o.value).sum()) for o in self.observations)
-        self.data_norm = math.sqrt(squares)
         settings = problem.settings
         self._integrator = integrator(settings.integrator)
         self._options = {
@@ -62,21 +80,25 @@ class SingleShooting:
             "stop": stop,
         }
         self._experiment_names = tuple(e.name for e in problem.experiments)
+        self._needs_slots = self.compiled.penalty is not None or bool(problem.slots.by_row)
+        self._parallel = False
         self._grids: list[StepGrid | None] = [None] * len(self.observations)
         self._generation = 0
         self._fresh: Evaluation | None = None
+        self._fresh_at = _NOTHING
 
     def refresh(self, x: Array) -> int:
-        """Adapt all grids to `x`; an experiment that fails there leaves no grids to replay."""
+        """Adapt all grids to `x`; if an experiment fails there, there are no grids to replay."""
         self._grids = [None] * len(self.observations)
         self._generation += 1
         self._fresh = self._evaluate(x, 1, adapt=True)
+        self._fresh_at = x.copy()  # the caller's array may change
         return self._generation
 
     def evaluate(self, x: Array, order: int) -> Evaluation:
         """Replay the current grids at `x`."""
         fresh = self._fresh
-        if fresh is not None and fresh.x is x:
+        if fresh is not None and fresh.x is x and np.array_equal(x, self._fresh_at):
             return fresh
         return self._evaluate(x, order, adapt=False)
 
@@ -89,58 +111,96 @@ class SingleShooting:
             observation.t0, seeds.y0, seeds.p, _NOTHING, observation.times, observation.ends,
             seeds.dy0, seeds.dp, seeds.d2y0, seeds.d2p,
         )  # fmt: skip
-        return self._integrator.solve(self.compiled.model, run, grid=grid, order=order, **self._options), run
+        model = self.compiled.model(observation.experiment)
+        return self._integrator.solve(model, run, grid=grid, order=order, **self._options), run
 
     def _evaluate(self, x: Array, order: int, *, adapt: bool) -> Evaluation:
-        compiled = self.compiled
-        observe = compiled.observe
+        if not adapt and None in self._grids:
+            return self._failed(x, "the last adaptation of the step grids failed", False)
         residual = np.empty(self.n_residuals)
         # rows of an experiment are zero in columns it does not depend on
         jacobian = np.zeros((self.n_residuals, len(self.names))) if order else np.empty((0, len(self.names)))
-        first = 0
-        ratio = 0.0
-        for i, observation in enumerate(self.observations):
-            if not adapt and self._grids[i] is None:
-                return self._failed(x, "the last adaptation of the step grids failed", False)
-            trajectory, run = self.trajectory(x, observation, order, None if adapt else self._grids[i])
+        slots, slopes = self.compiled.slot_values(x) if self._needs_slots else (_NOTHING, _NOTHING)
+
+        sums = [0.0] * len(self.observations)
+        bad = [-1] * len(self.observations)
+
+        def shoot(i: int) -> Trajectory:
+            trajectory, run = self.trajectory(x, self.observations[i], order, None if adapt else self._grids[i])
+            if trajectory.status is Status.OK:
+                sums[i], bad[i] = self._observe(i, trajectory, run, order, slots, slopes, residual, jacobian)
+            return trajectory
+
+        trajectories = self._run_all(shoot, measure=adapt)
+        for observation, trajectory in zip(self.observations, trajectories, strict=True):
             if trajectory.status is not Status.OK:
-                words = trajectory.sentence(compiled.model)
-                if len(self._experiment_names) > 1:
-                    words = f"experiment '{self._experiment_names[observation.experiment]}': {words}"
+                words = self._words_for_failure(observation, trajectory)
                 return self._failed(x, words, trajectory.status is Status.STOPPED)
-            if adapt:
-                self._grids[i] = trajectory.grid
-            ratio = max(ratio, trajectory.error_ratio)
-            observe_residuals(
-                (observe.value, observe.jacobian), observe.row_ptr, observe.col, observation.times,
-                trajectory.y, trajectory.S, run.p, _NOTHING, run.dp, observation.at, observation.observable,
-                observation.value, observation.root_weight, compiled.columns[observation.experiment], first, order,
-                residual, jacobian,
-            )  # fmt: skip
-            first += observation.value.size
-        value = half_square(residual)
+        if adapt:
+            self._grids = [trajectory.grid for trajectory in trajectories]
+        if self.compiled.penalty is not None:
+            total, row = penalise(self.compiled, slots, slopes, order, self.n_data, residual, jacobian)
+            sums.append(total)
+            bad.append(row)
+        value = sum(sums)
         if not math.isfinite(value):
             return self._failed(x, self._words_for_nonfinite(residual), False)
-        bad = first_nonfinite(jacobian) if order else -1
-        if bad >= 0:  # a NaN would look like no influence
-            return self._failed(x, self._words_for_derivative(*divmod(bad, len(self.names))), False)
+        if max(bad) >= 0:  # a NaN among the derivatives would look like no influence
+            return self._failed(x, self._words_for_derivative(max(bad), jacobian), False)
         linear = DenseLinear(jacobian, residual) if order else None
+        ratio = max([trajectory.error_ratio for trajectory in trajectories])
         return Evaluation(x, self._generation, value, residual, linear, ratio)
+
+    def _run_all(self, shoot: Callable[[int], Trajectory], *, measure: bool) -> list[Trajectory]:
+        """Integrate all experiments, in threads once one of them has been seen to take long."""
+        n = len(self.observations)
+        if self._parallel:
+            return list(_pool().map(shoot, range(n)))
+        started = time.perf_counter() if measure and n > 1 else 0.0
+        trajectories = [shoot(i) for i in range(n)]
+        if started and (time.perf_counter() - started) / n > _WORTH_A_THREAD:
+            self._parallel = (os.cpu_count() or 1) > 1
+        return trajectories
+
+    def _observe(
+        self, i: int, trajectory: Trajectory, run: Run, order: int, slots: Array, slopes: Array, residual: Array,
+        jacobian: Array,
+    ) -> tuple[float, int]:  # fmt: skip
+        """Fill the rows of experiment number `i` among the observed ones; see `observe_residuals`."""
+        compiled, o = self.compiled, self.observations[i]
+        observe = compiled.observe(o.experiment)
+        return observe_residuals(
+            (observe.value, observe.jacobian), observe.row_ptr, observe.col, o.times,
+            trajectory.y, trajectory.S, run.p, _NOTHING, run.dp, o.at, o.observable, o.value, o.root_weight,
+            compiled.columns[o.experiment], o.row_slots, slots, slopes, compiled.theta_of_q, self._first[i], order,
+            residual, jacobian,
+        )  # fmt: skip
+
+    def _words_for_failure(self, observation: Observation, trajectory: Trajectory) -> str:
+        words = trajectory.sentence(self.compiled.model(observation.experiment))
+        if len(self._experiment_names) > 1:
+            return f"experiment '{self._experiment_names[observation.experiment]}': {words}"
+        return words
 
     def _words_for_nonfinite(self, residual: Array) -> str:
         bad = np.flatnonzero(~np.isfinite(residual))
         if not bad.size:
             return "the sum of squares is too large for a number"
+        if bad[0] >= self.n_data:
+            return "a prior has no finite value"
         return f"an observable has no finite value at t = {self._time_of(int(bad[0])):g}"
 
-    def _words_for_derivative(self, row: int, column: int) -> str:
+    def _words_for_derivative(self, row: int, jacobian: Array) -> str:
+        column = int(np.flatnonzero(~np.isfinite(jacobian[row]))[0])
+        if row >= self.n_data:
+            return f"the derivative of a prior with respect to '{self.names[column]}' is not a finite number"
         return (
             f"the derivative of an observable with respect to '{self.names[column]}' is not a finite number at "
             f"t = {self._time_of(row):g}; look for sqrt, log or a power at the edge of their domain"
         )
 
     def _time_of(self, row: int) -> float:
-        """Return the time of a residual (NaN for one that belongs to no measurement)."""
+        """Return the time of a measurement."""
         for observation in self.observations:
             if row < observation.value.size:
                 return float(observation.times[observation.at[row]])

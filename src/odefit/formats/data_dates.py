@@ -1,0 +1,73 @@
+"""Dates as times: days since an origin."""
+
+from __future__ import annotations
+
+import datetime
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.errors import ProblemError
+from odefit.formats.sections import words_for
+from odefit.formats.sheet import MISSING, Sheet
+
+_DAY = datetime.timedelta(days=1)
+_EXAMPLES = "2020-03-01 or 2020-03-01T12:30"
+
+
+def origin_of(given: Any) -> datetime.datetime:
+    """Read the origin: ISO text, or a date of TOML or Python."""
+    if isinstance(given, datetime.datetime):
+        return given
+    if isinstance(given, datetime.date):
+        return datetime.datetime(given.year, given.month, given.day)
+    if not isinstance(given, str):
+        raise ProblemError(f"[data] origin must be a date such as {_EXAMPLES}, not {words_for(given)}.")
+    found = date_of(given)
+    if found is None:
+        raise ProblemError(f"[data] origin '{given}' is not a date; write {_EXAMPLES}.")
+    return found
+
+
+def date_of(text: str) -> datetime.datetime | None:
+    """Return the date that ISO text holds, or None."""
+    try:
+        return datetime.datetime.fromisoformat(text)
+    except ValueError:
+        return None
+
+
+def days_since(sheet: Sheet, column: str, origin: datetime.datetime) -> npt.NDArray[np.float64]:
+    """Turn a column of dates into days since `origin`; a missing one is NaN.
+
+    Dates with a time zone are compared in universal time, and then all of them need one (an origin
+    without time zone counts as universal time).
+    """
+    zoned: bool | None = True if origin.tzinfo is not None else None
+    known: dict[str, float] = {}
+    cells = sheet.texts(column).tolist()
+    for row, cell in enumerate(cells):
+        if cell in known:
+            continue
+        if cell in MISSING:
+            known[cell] = np.nan
+            continue
+        date = date_of(cell)
+        if date is None:
+            raise ProblemError(f"{sheet.place(row, column)}: '{cell}' is not a date; write {_EXAMPLES}.")
+        if zoned is None:
+            zoned = date.tzinfo is not None
+        if zoned != (date.tzinfo is not None):
+            raise ProblemError(
+                f"{sheet.place(row, column)}: '{cell}' has {'no' if zoned else 'a'} time zone, unlike the dates "
+                "before it or the origin; give all of them one, or none."
+            )
+        known[cell] = _days(date, origin)
+    return np.array([known[cell] for cell in cells], dtype=float)
+
+
+def _days(date: datetime.datetime, origin: datetime.datetime) -> float:
+    if date.tzinfo is not None and origin.tzinfo is None:
+        origin = origin.replace(tzinfo=datetime.UTC)
+    return (date - origin) / _DAY

@@ -1,0 +1,90 @@
+"""Which files hold the data: names, lists of names, and patterns."""
+
+from __future__ import annotations
+
+import glob
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from odefit.errors import ProblemError
+from odefit.formats.sections import text
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One file of data.
+
+    Attributes
+    ----------
+    path
+        Where it is.
+    titles
+        What an experiment of its own may be called: its name without the ending, and what the star of
+        the pattern stands for (``b330`` for ``spectra_b330.csv`` in ``spectra_*.csv``).
+    """
+
+    path: Path
+    titles: tuple[str, ...]
+
+
+def find_data_files(given: Any, folder: Path) -> tuple[DataFile, ...]:
+    """Find the files that ``[data] file`` names.
+
+    Parameters
+    ----------
+    given
+        A name, a pattern with ``*``, ``?`` or ``[...]`` (its files are taken in the order of their
+        names), or a list of both.
+    folder
+        What names are relative to.
+    """
+    entries = given if isinstance(given, list) else [given]
+    if not entries:
+        raise ProblemError("[data] file is an empty list; name at least one file.")
+    found: dict[Path, DataFile] = {}
+    for entry in entries:
+        for file in _files_of(text("[data] file", entry), folder):
+            if file.path in found:
+                raise ProblemError(f"the data file '{file.path.name}' is named twice in [data] file; keep one.")
+            found[file.path] = file
+    return tuple(found.values())
+
+
+def is_pattern(name: str) -> bool:
+    """Tell whether a name is a pattern."""
+    return any(letter in name for letter in "*?[")
+
+
+def _files_of(entry: str, folder: Path) -> list[DataFile]:
+    path = folder / entry
+    if not entry.strip():
+        raise ProblemError("[data] file is empty; name a file.")
+    if not is_pattern(entry) or _exists(path):
+        return [DataFile(path, (path.stem,))]
+    try:
+        names = sorted(glob.glob(entry, root_dir=folder, recursive=True))
+    except (OSError, ValueError) as error:
+        raise ProblemError(f"the pattern '{entry}' in [data] file cannot be used: {error}.") from error
+    paths = [folder / name for name in names if _exists(folder / name)]
+    if not paths:
+        raise ProblemError(
+            f"no file in '{folder}' matches '{entry}' in [data] file; patterns are relative to the problem file."
+        )
+    return [DataFile(path, (path.stem, *_starred(entry, path.name))) for path in paths]
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _starred(pattern: str, name: str) -> tuple[str, ...]:
+    """Return what the only star in the last part of a pattern stands for."""
+    last = Path(pattern).name
+    if last.count("*") != 1 or any(letter in last for letter in "?["):
+        return ()
+    before, after = last.split("*")
+    return (name[len(before) : len(name) - len(after)],)

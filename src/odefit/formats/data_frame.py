@@ -1,0 +1,88 @@
+"""Measurements from pandas data frames, with the options of ``[data]``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from odefit.errors import ProblemError
+from odefit.formats.data_columns import DataNames
+from odefit.formats.data_noise import Noise
+from odefit.formats.data_options import DataOptions
+from odefit.formats.data_section import MAIN, joined
+from odefit.formats.data_values import values_of
+from odefit.formats.sheet_frame import sheet_of_frame
+from odefit.model import Model
+from odefit.problem import Measurements
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def measurements_from_frame(
+    frame: pd.DataFrame | Mapping[str, pd.DataFrame] | Sequence[pd.DataFrame],
+    model: Model | None = None,
+    *,
+    time: str | None = None,
+    origin: Any = None,
+    columns: Mapping[str, str] | None = None,
+    melt: Mapping[str, str] | None = None,
+    sigma: float | str | None = None,
+    noise: Mapping[str, Any] | None = None,
+    per: Iterable[str] = (),
+    experiments: Iterable[str] = (),
+) -> Measurements:
+    """Make measurements from data frames that look like the data files of a problem.
+
+    Parameters
+    ----------
+    frame
+        A wide or tidy frame; or several: experiment -> frame, or a list of frames of which each has a
+        column ``experiment``.  Time and experiment may also be levels of the index.
+    model
+        Says which columns can be measured; without one every column that has no other meaning is.
+    time, origin, columns, melt, sigma
+        As in ``[data]``: the time column, the date that is time 0, new names of columns, how to melt a
+        matrix (``{"into": "wavelength", "value": "absorbance"}``), the default standard deviation.
+    noise
+        As ``[noise]``: observable -> standard deviation, a number or text such as "5 %".
+    per
+        Columns that parameters have one value per entry of; they become groups.
+    experiments
+        Names that the column ``experiment`` may hold; any if empty.
+
+    Raises
+    ------
+    ProblemError
+        With the index and the column of what is wrong.
+    """
+    options = DataOptions.of(
+        time=time,
+        origin=origin,
+        columns=None if columns is None else dict(columns),
+        melt=None if melt is None else dict(melt),
+    )
+    names = DataNames.of(model, per, experiments)
+    parts = []
+    for name, one, owner in _frames(frame):
+        sheet = sheet_of_frame(
+            one, name=name, time=names.times(options), texts=names.texts(options), rename=options.columns
+        )
+        parts.append(values_of(sheet, options, names, owner))
+    return joined(parts, Noise.of(noise or {}, sigma), options, names)
+
+
+def _frames(given: Any) -> list[tuple[str, Any, str | None]]:
+    """Return name, frame, and the experiment of a frame that does not tell."""
+    if isinstance(given, Mapping):
+        frames: list[tuple[str, Any, str | None]] = [
+            (f"the data frame of '{name}'", frame, str(name)) for name, frame in given.items()
+        ]
+    elif isinstance(given, list | tuple):
+        owner = MAIN if len(given) == 1 else None
+        frames = [(f"data frame {index}", frame, owner) for index, frame in enumerate(given)]
+    else:
+        return [("the data frame", given, MAIN)]
+    if not frames:
+        raise ProblemError("there are no data frames; give at least one.")
+    return frames

@@ -1,0 +1,71 @@
+"""How data are to be read: the keys of ``[data]`` beside the file."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from odefit.errors import ProblemError
+from odefit.formats.data_dates import origin_of
+from odefit.formats.sections import check_keys, table, text
+
+
+@dataclass(frozen=True)
+class Melt:
+    """A matrix file: the header becomes the column `into`, the cells values of the observable `value`."""
+
+    into: str
+    value: str
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """How columns are read.
+
+    Attributes
+    ----------
+    time
+        Name of the time column; None for ``time``, or else the model's independent variable.
+    origin
+        The date that is time 0, if times are dates; the unit is a day.
+    columns
+        The file's name of a column to another.
+    melt
+        How a matrix file is melted.
+    """
+
+    time: str | None = None
+    origin: datetime.datetime | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    melt: Melt | None = None
+
+    @classmethod
+    def of(cls, *, time: Any = None, origin: Any = None, columns: Any = None, melt: Any = None) -> DataOptions:
+        """Check the values of the keys; None stands for a key that is not given."""
+        renamed = {} if columns is None else table("[data] columns", columns)
+        for old, new in renamed.items():
+            if not text(f"the new name of column '{old}'", new).strip():
+                raise ProblemError(f"[data] columns gives '{old}' an empty name; remove the column from the file.")
+        return cls(
+            time=None if time is None else text("[data] time", time).strip(),
+            origin=None if origin is None else origin_of(origin),
+            columns={old.strip(): new.strip() for old, new in renamed.items()},
+            melt=None if melt is None else _melt(melt),
+        )
+
+
+def _melt(given: Any) -> Melt:
+    section = table("[data] melt", given)
+    check_keys("[data] melt", section, ("into", "value"))
+    for key in ("into", "value"):
+        if key not in section:
+            raise ProblemError(
+                f'[data] melt has no \'{key}\'; write melt = {{ into = "new column", value = "observable" }}.'
+            )
+    melt = Melt(text("[data] melt into", section["into"]).strip(), text("[data] melt value", section["value"]).strip())
+    reserved = ("time", "observable", "value", "sigma", "weight", "row")
+    if not melt.into or melt.into in reserved:
+        raise ProblemError(f"[data] melt into = '{melt.into}' cannot be the name of a new column; choose another one.")
+    return melt

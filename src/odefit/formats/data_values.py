@@ -1,0 +1,226 @@
+"""From the columns of a sheet to single measured values, each with its place in the file."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.errors import ProblemError, UnsupportedError
+from odefit.formats.data_columns import DataNames, Layout, layout_of
+from odefit.formats.data_dates import date_of, days_since
+from odefit.formats.data_options import DataOptions
+from odefit.formats.sections import ending
+from odefit.formats.sheet import MISSING, Column, Sheet
+from odefit.model.names import normal_form
+
+Array = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """The measured values of one sheet; every array has shape (n,).
+
+    Attributes
+    ----------
+    sheet, columns
+        Where the values stand: line by line in these columns of the sheet.
+    experiment, time, observable, value, sigma, weight, groups
+        As in `Measurements`.
+    row
+        Which values were taken together, numbered within the sheet.
+    """
+
+    sheet: Sheet
+    columns: tuple[str, ...]
+    experiment: Column
+    time: Array
+    observable: Column
+    value: Array
+    row: npt.NDArray[np.int64]
+    sigma: Array
+    weight: Array
+    groups: Mapping[str, Column]
+
+    def place(self, index: int) -> str:
+        """Return the place of a value in words."""
+        row, position = divmod(index, len(self.columns))
+        return self.sheet.place(row, self.columns[position])
+
+    def refuse(self, wrong: npt.NDArray[np.bool_], message: Callable[[int], str]) -> None:
+        """Raise for the first value that is wrong, with its place."""
+        if wrong.any():
+            index = int(np.flatnonzero(wrong)[0])
+            raise ProblemError(f"{self.place(index)}: {message(index)}")
+
+
+def values_of(sheet: Sheet, options: DataOptions, names: DataNames, experiment: str | None) -> Values:
+    """Read the measured values of a sheet.
+
+    Parameters
+    ----------
+    experiment
+        The experiment of a sheet without a column of that name; None if that column is needed.
+    """
+    layout = layout_of(sheet, options, names)
+    melted_experiment = options.melt is not None and options.melt.into == "experiment"
+    if experiment is None and "experiment" not in sheet and not melted_experiment:
+        known = ", ".join(f"'{name}'" for name in names.experiments)
+        several = f", but there are the experiments {known}" if known else ", and there are other data"
+        raise ProblemError(f"{sheet.name} has no column 'experiment'{several}; add that column.")
+    times = _times(sheet, layout.time, options)
+    values = (_tidy if layout.kind == "tidy" else _spread)(sheet, layout, options, names, times, experiment)
+    _check(values)
+    return values
+
+
+def _times(sheet: Sheet, column: str, options: DataOptions) -> Array:
+    if options.origin is not None:
+        times = days_since(sheet, column, options.origin)
+    else:
+        try:
+            times = sheet.numbers(column)
+        except ProblemError:
+            dates = [row for row, cell in enumerate(sheet.texts(column)[:100]) if date_of(cell) is not None]
+            if not dates:
+                raise
+            raise ProblemError(
+                f"{sheet.place(dates[0], column)}: the times are dates, which need an origin: "
+                'write origin = "2020-03-01", say, in [data]; the unit is a day.'
+            ) from None
+    for row in np.flatnonzero(~np.isfinite(times)):
+        place = sheet.place(int(row), column)
+        if times[row] == np.inf:
+            raise UnsupportedError(f"time = inf, a steady state ({place})")
+        what = "missing" if np.isnan(times[row]) else "not finite"
+        raise ProblemError(f"{place}: the time is {what}; every row needs the time of its measurement.")
+    return times
+
+
+def _spread(
+    sheet: Sheet, layout: Layout, options: DataOptions, names: DataNames, times: Array, experiment: str | None
+) -> Values:
+    """Take the cells of wide and matrix sheets, line by line."""
+    m, k = len(sheet), len(layout.values)
+
+    def repeated(cells: Column) -> Column:
+        return np.repeat(cells, k)
+
+    def tiled(cells: tuple[str, ...]) -> Column:
+        return np.tile(np.array(cells, dtype=object), m)
+
+    def spread(kind: str) -> Array:
+        row = sheet.numbers(kind) if kind in layout.spreads else np.full(m, np.nan)
+        own = [f"{name}.{kind}" for name in layout.values]
+        if not any(name in sheet for name in own):
+            return np.repeat(row, k)
+        return np.stack([sheet.numbers(name) if name in sheet else row for name in own], axis=1).ravel()
+
+    groups = {name: repeated(_group(sheet, name)) for name in layout.groups}
+    experiments = None if experiment is None else np.full(m, experiment, dtype=object)
+    if "experiment" in sheet:
+        experiments = _names(sheet, "experiment", names.experiments)
+    melt = options.melt if layout.kind == "matrix" else None
+    observables = tuple(normal_form(name) if names.observables is not None else name for name in layout.values)
+    if melt is not None:
+        if not names.observes(normal_form(melt.value)):
+            raise ProblemError(
+                f"[data] melt value = '{melt.value}' is no state and no definition of the model"
+                f"{ending(melt.value, names.observables or ())}"
+            )
+        if melt.into == "experiment":
+            experiments = None
+            _check_melted(sheet, layout.values, names.experiments)
+        else:
+            groups[melt.into] = tiled(layout.values)
+        observables = (melt.value if names.observables is None else normal_form(melt.value),) * k
+    every = tiled(layout.values) if experiments is None else repeated(experiments)
+    return Values(
+        sheet=sheet,
+        columns=layout.values,
+        experiment=every,
+        time=np.repeat(times, k),
+        observable=tiled(observables),
+        value=np.stack([sheet.numbers(name) for name in layout.values], axis=1).ravel(),
+        row=np.repeat(np.arange(m), k),
+        sigma=spread("sigma"),
+        weight=spread("weight"),
+        groups=groups,
+    )
+
+
+def _check_melted(sheet: Sheet, titles: tuple[str, ...], known: tuple[str, ...]) -> None:
+    for name in titles:
+        if known and name not in known:
+            raise ProblemError(f"{sheet.name} has a column '{name}', which is not an experiment{ending(name, known)}")
+
+
+def _tidy(
+    sheet: Sheet, layout: Layout, options: DataOptions, names: DataNames, times: Array, experiment: str | None
+) -> Values:
+    m = len(sheet)
+    missing = np.full(m, np.nan)
+    return Values(
+        sheet=sheet,
+        columns=("value",),
+        experiment=_names(sheet, "experiment", names.experiments)
+        if "experiment" in sheet
+        else np.full(m, experiment, dtype=object),
+        time=times,
+        observable=_names(sheet, "observable", names.observables or ()),
+        value=sheet.numbers("value"),
+        row=_row_numbers(sheet) if "row" in sheet else np.arange(m),
+        sigma=sheet.numbers("sigma") if "sigma" in sheet else missing,
+        weight=sheet.numbers("weight") if "weight" in sheet else missing,
+        groups={name: _group(sheet, name) for name in layout.groups},
+    )
+
+
+def _names(sheet: Sheet, column: str, known: tuple[str, ...]) -> Column:
+    """Return a column of names, each of which is there and, if names are `known`, one of them."""
+    cells = sheet.texts(column)
+    kind = "an experiment" if column == "experiment" else "a state or definition of the model"
+    translated: dict[str, str] = {}
+    for name in dict.fromkeys(cells.tolist()):
+        translated[name] = name if name in known or column == "experiment" else normal_form(name)
+        if name and (not known or translated[name] in known):
+            continue
+        place = sheet.place(int(np.flatnonzero(cells == name)[0]), column)
+        if not name:
+            raise ProblemError(f"{place}: the cell is empty; every row needs the name of {kind}.")
+        raise ProblemError(f"{place}: '{name}' is not the name of {kind}{ending(name, known)}")
+    if all(old == new for old, new in translated.items()):
+        return cells
+    return np.array([translated[name] for name in cells.tolist()], dtype=object)
+
+
+def _group(sheet: Sheet, column: str) -> Column:
+    """Return a column of groups, "" where one is missing."""
+    cells = sheet.texts(column)
+    missing = [name for name in dict.fromkeys(cells.tolist()) if name in MISSING and name]
+    return np.where(np.isin(cells, missing), "", cells).astype(object) if missing else cells
+
+
+def _row_numbers(sheet: Sheet) -> npt.NDArray[np.int64]:
+    numbers = sheet.numbers("row")
+    wrong = ~(np.abs(numbers) < 2.0**53) | (numbers != np.floor(numbers))
+    if wrong.any():
+        place = sheet.place(int(np.flatnonzero(wrong)[0]), "row")
+        raise ProblemError(f"{place}: the row is not a whole number; values with the same number were taken together.")
+    return numbers.astype(np.int64)
+
+
+def _check(values: Values) -> None:
+    sigma, weight = values.sigma, values.weight
+    values.refuse(np.isinf(values.value), lambda i: "the value is infinite; leave a missing value empty.")
+    values.refuse(
+        (sigma <= 0) | np.isinf(sigma),
+        lambda i: f"its sigma is {sigma[i]:g}; a standard deviation is positive and finite.",
+    )
+    values.refuse(weight < 0, lambda i: f"its weight is {weight[i]:g}; weights lie between 0 and inf.")
+    values.refuse(
+        np.isfinite(sigma) & np.isfinite(weight) & (weight != 0),
+        lambda i: "it has both a sigma and a weight; give one of the two (or weight 0 or inf).",
+    )

@@ -1,0 +1,123 @@
+"""``[experiments]``: entries, and a table in a file.
+
+``file = "runs.csv"`` names a table with a row for each experiment: the column `experiment` (or `name`) is its
+name, `until` and `use` mean what they mean in an entry, every other column replaces a value of the
+model; an empty cell replaces nothing.  Where an entry has the same name, the two are merged and the entry wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from odefit.errors import ProblemError, UnsupportedError
+from odefit.formats.inheritance import Located, merged
+from odefit.formats.sections import ending, number, text, words_for
+from odefit.formats.sheet import MISSING, Sheet, number_of
+from odefit.formats.sheet_file import read_sheet
+from odefit.model import Model
+from odefit.model.names import normal_form
+from odefit.problem import Experiment, Period
+
+OPTIONS = ("until", "use")
+PLANNED = ("start", "before")
+
+
+def read_experiments(section: Mapping[str, Any], t0: float, model: Model) -> tuple[Experiment, ...]:
+    """Read the experiments that are described.
+
+    Parameters
+    ----------
+    t0
+        Where they all start.
+    """
+    entries = dict(section)
+    file = entries.get("file")
+    if isinstance(file, Located):
+        del entries["file"]
+        entries = merged(_rows(file, model), entries)
+    found = []
+    for name, entry in entries.items():
+        if not isinstance(entry, dict):
+            raise ProblemError(
+                f"experiment '{name}' must be a table, not {words_for(entry)}; write {name} = {{ k = 2 }}, or {{}}."
+            )
+        found.append(_experiment(name, entry, t0))
+    return tuple(found)
+
+
+def _experiment(name: str, entry: Mapping[str, Any], t0: float) -> Experiment:
+    where = f"experiment '{name}'"
+    overrides: dict[str, float | str] = {}
+    options: dict[str, Any] = {}
+    for key, value in entry.items():
+        if key in PLANNED:
+            raise UnsupportedError(f"'{key}' in {where}")
+        if key == "until":
+            options["until"] = number(f"'until' of {where}", value)
+        elif key == "use":
+            options["use"] = text(f"'use' of {where}", value)
+        else:
+            overrides[normal_form(key)] = _override(f"'{key}' in {where}", value)
+    return Experiment(name, (Period(t0, overrides),), **options)
+
+
+def _override(where: str, value: Any) -> float | str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | dict | list):
+        raise ProblemError(f"{where} must be a number or the text of an expression, not {words_for(value)}.")
+    return number(where, value)
+
+
+def _rows(file: Located, model: Model) -> dict[str, Any]:
+    sheet = read_sheet(file.folder / text("[experiments] file", file.given), what="file of experiments")
+    name_column = next((column for column in ("experiment", "name") if column in sheet), None)
+    if name_column is None:
+        raise ProblemError(f"{sheet.name} has no column 'experiment' for the names of the experiments.")
+    _check_columns(sheet, name_column, model)
+    result: dict[str, Any] = {}
+    for row, name in enumerate(sheet.texts(name_column).tolist()):
+        place = sheet.place(row, name_column)
+        if not name:
+            raise ProblemError(f"{place}: the cell is empty; every row needs the name of an experiment.")
+        if name in result:
+            raise ProblemError(f"{place}: the experiment '{name}' is given twice; keep one row.")
+        cells = {key: column[row] for key, column in sheet.columns.items() if key != name_column}
+        result[name] = {
+            key: _cell(sheet.place(row, key), key, cell, sheet.decimal_comma)
+            for key, cell in cells.items()
+            if cell not in MISSING
+        }
+    return result
+
+
+def _check_columns(sheet: Sheet, name_column: str, model: Model) -> None:
+    known = _replaceable(model)
+    for column in sheet.columns:
+        if column == name_column or column in (*OPTIONS, *PLANNED):
+            continue
+        name = normal_form(column)
+        if name in model.states:
+            raise ProblemError(
+                f"{sheet.name} has a column '{column}', a state; write '{column}(0)' for its initial value."
+            )
+        if name not in known:
+            raise ProblemError(
+                f"{sheet.name} has a column '{column}', which the model does not have{ending(column, known)}"
+            )
+
+
+def _replaceable(model: Model) -> tuple[str, ...]:
+    initial: Iterable[str] = (f"{state}(0)" for state in model.states)
+    return (*initial, *model.parameters, *model.definitions)
+
+
+def _cell(place: str, key: str, cell: str, decimal_comma: bool) -> float | str:
+    try:
+        value: float | str = number_of(cell, decimal_comma)
+    except ValueError:
+        value = cell
+    if key == "until" and isinstance(value, str):
+        raise ProblemError(f"{place}: '{cell}' is not a number.")
+    return cell if key in ("use", *PLANNED) else value

@@ -1,0 +1,126 @@
+"""Problems as files: TOML with the equations as text, and the data beside it.
+
+`load_problem` reads back an equal problem.  What a file cannot say is refused before anything is written.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from pathlib import Path
+from typing import Any
+
+from odefit.errors import OdefitError, ProblemError, UnsupportedError
+from odefit.formats.data_saving import data_csv, unused_group
+from odefit.formats.experiment_section import OPTIONS, PLANNED
+from odefit.formats.problem_file import checked_units
+from odefit.formats.settings_section import settings_tables
+from odefit.formats.toml_writing import toml_block, toml_section, toml_value
+from odefit.native.places import write_atomically
+from odefit.problem import Experiment, Parameter, Problem
+
+
+def save_problem(problem: Problem, path: str | Path) -> Path:
+    """Write `problem` to `path`, and its data beside it as ``<stem>.csv``; return the path.
+
+    Each file is replaced as a whole or not at all; the data come first.
+
+    Raises
+    ------
+    OdefitError
+        If the problem cannot be said in a file (a model from a Python function, say), or the files cannot
+        be written.
+    """
+    path = Path(path)
+    data = path.with_name(f"{path.stem}.csv")
+    if path.suffix.lower() == ".csv":
+        raise ProblemError(f"the problem cannot be written to '{path.name}', where its data go; end the name in .toml.")
+    table = data_csv(problem) if len(problem.measurements) else None
+    document = _document(problem, data.name)
+    try:
+        contents = [(data, table.encode())] if table is not None else []
+        contents.append((path, document.encode()))
+    except UnicodeEncodeError as error:
+        raise ProblemError(f"the problem has text that is not Unicode ({error.object[error.start]!r}).") from error
+    try:
+        for place, content in contents:
+            write_atomically(place, content)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise OdefitError(f"the problem cannot be written to '{path}': {reason}.") from error
+    return path
+
+
+def _document(problem: Problem, data: str) -> str:
+    model = problem.model
+    if model.source is None:
+        raise ProblemError(
+            "the model comes from a Python function and has no text, so it cannot be written to a file; "
+            "write its equations as text (Model.from_text)."
+        )
+    head = ""
+    if problem.title:
+        head += f"title = {toml_value(problem.title)}\n"
+    if model.time != "t":
+        head += f"time = {toml_value(model.time)}\n"
+    start = _start(problem)
+    opening = f"[model]\nt0 = {toml_value(start)}\n" if repr(start) != "0.0" else "[model]\n"
+    sections = [f"{opening}equations = {toml_block(model.source)}\n"]
+    entries = {p.name: _parameter(p) for p in problem.parameters} | dict(problem.starts)
+    units = checked_units(problem.units, model, problem.parameters, problem.derived)
+    tables: dict[str, Any] = {
+        "parameters": entries,
+        "data": _data(problem, data),
+        "experiments": {one.name: _experiment(one) for one in problem.experiments},
+        "constraints": {"rules": list(problem.constraints)} if problem.constraints else {},
+        "derived": problem.derived,
+        "units": units,
+        **settings_tables(problem.settings),
+    }
+    sections += [toml_section(name, entries) for name, entries in tables.items() if entries]
+    return "\n".join((head, *sections) if head else sections)
+
+
+def _start(problem: Problem) -> float:
+    starts = {one.start for one in problem.experiments}
+    if len(starts) > 1:
+        raise UnsupportedError("a problem file with experiments that start at different times")
+    return float(starts.pop())
+
+
+def _parameter(parameter: Parameter) -> Any:
+    defaults = {one.name: one.default for one in dataclasses.fields(Parameter)}
+    given = {
+        key: value
+        for key, default in defaults.items()
+        if key != "name" and (value := getattr(parameter, key)) != default and value == value
+    }
+    return parameter.start if list(given) == ["start"] else given
+
+
+def _experiment(experiment: Experiment) -> dict[str, Any]:
+    overrides = experiment.periods[0].overrides
+    for name in (*OPTIONS, *PLANNED):
+        if name in overrides:
+            raise ProblemError(
+                f"experiment '{experiment.name}' sets '{name}', which means something else in a problem file; "
+                "rename it in the model."
+            )
+    entry: dict[str, Any] = {
+        name: value if isinstance(value, str) else float(value) for name, value in overrides.items()
+    }
+    if not math.isnan(experiment.until):
+        entry["until"] = experiment.until
+    if experiment.use != "fit":
+        entry["use"] = experiment.use
+    return entry
+
+
+def _data(problem: Problem, file: str) -> dict[str, Any]:
+    if not len(problem.measurements):
+        return {}
+    entry: dict[str, Any] = {"file": file}
+    group = unused_group(problem)
+    if group is not None:
+        entry["melt"] = {"into": group, "value": problem.observables[0]}
+    return entry

@@ -1,0 +1,50 @@
+"""``[integrator]`` and ``[fit]``: the settings of a problem, in and out."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from odefit.formats.sections import check_keys, number, table, text, whole
+from odefit.problem import Settings
+
+_Reader = Callable[[str, Any], Any]
+SECTIONS: Mapping[str, Mapping[str, tuple[str, _Reader]]] = {
+    "integrator": {
+        "method": ("integrator", text),
+        "rtol": ("rtol", number),
+        "atol": ("atol", number),
+        "max_steps": ("max_steps", whole),
+    },
+    "fit": {"method": ("method", text), "tol": ("tol", number), "max_iterations": ("max_iterations", whole)},
+}
+"""Section to key to the setting's own name and how it is read."""
+_PLANNED = {"integrator": (), "fit": ("criterion", "solver", "starts", "seed")}
+
+
+def read_settings(content: Mapping[str, Any]) -> Settings:
+    """Read the settings from the tables of a problem file."""
+    options: dict[str, Any] = {}
+    for name, keys in SECTIONS.items():
+        section = table(f"[{name}]", content.get(name, {}))
+        check_keys(f"[{name}]", section, keys, _PLANNED[name])
+        for key, value in section.items():
+            setting, read = keys[key]
+            options[setting] = read(f"[{name}] {key}", value)
+    return Settings(**options)
+
+
+def settings_tables(settings: Settings) -> dict[str, dict[str, Any]]:
+    """Return the tables for the settings that differ from their defaults."""
+    defaults = {one.name: one.default for one in dataclasses.fields(Settings)}
+    result: dict[str, dict[str, Any]] = {}
+    for name, keys in SECTIONS.items():
+        changed = {
+            key: getattr(settings, setting)
+            for key, (setting, _) in keys.items()
+            if getattr(settings, setting) != defaults[setting]
+        }
+        if changed:
+            result[name] = changed
+    return result

@@ -1,0 +1,167 @@
+"""The checks of a problem: every name exists, everything has a value, data fit the experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import casadi as ca
+import numpy as np
+
+from odefit.errors import OdefitError, ProblemError, UnsupportedError, nearest, suggestion
+
+if TYPE_CHECKING:
+    from odefit.problem.problem import Problem
+
+
+def validate(problem: Problem) -> None:
+    """Check `problem`; raise an `OdefitError` that names the first thing that is wrong."""
+    for name in ("tables", "noise"):
+        if getattr(problem, name):
+            raise UnsupportedError(f"'{name}' of a problem")
+    _check_unique("parameter", (p.name for p in problem.parameters))
+    _check_unique("experiment", (e.name for e in problem.experiments))
+    if not problem.experiments:
+        raise ProblemError("the problem has no experiment; give at least one.")
+    _check_values(problem)
+    _check_overrides(problem)
+    used = _check_expressions(problem)
+    _check_parameters(problem, used)
+    _check_measurements(problem)
+    _check_starts(problem)
+
+
+def initial_of(name: str) -> str | None:
+    """Return ``A`` for the override name ``A(0)``, None for other names."""
+    return name[:-3].strip() if name.endswith("(0)") else None
+
+
+def _check_unique(what: str, names: Iterable[str]) -> None:
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise ProblemError(f"the {what} '{name}' is given twice; keep one.")
+        seen.add(name)
+
+
+def _check_values(problem: Problem) -> None:
+    """Every name without an equation has a value in every experiment."""
+    known = {p.name for p in problem.parameters}
+    for name in problem.model.parameters:
+        lacking = [e.name for e in problem.experiments if name not in e.periods[0].overrides]
+        if name not in known and lacking:
+            raise ProblemError(
+                f"'{name}' is used in the equations but has no value{suggestion(name, known)} "
+                f"Add it to the parameters or define it in the equations."
+            )
+
+
+def _check_parameters(problem: Problem, used: set[str]) -> None:
+    """No parameter is left over or defined twice; `used` are the names in expressions."""
+    model = problem.model
+    for parameter in problem.parameters:
+        name = parameter.name
+        if name in model.parameters or name in used:
+            continue
+        if name in model.symbols:
+            raise ProblemError(
+                f"'{name}' is both a parameter and a name with an equation of its own in the model; remove one."
+            )
+        raise ProblemError(f"parameter '{name}' does not occur in the equations{nearest(name, model.parameters)}")
+
+
+def _check_overrides(problem: Problem) -> None:
+    model = problem.model
+    for experiment in problem.experiments:
+        for name in experiment.periods[0].overrides:
+            state = initial_of(name)
+            if state is not None and state not in model.states:
+                raise ProblemError(
+                    f"experiment '{experiment.name}' sets '{name}', but '{state}' is not a state"
+                    f"{nearest(state, model.states)}"
+                )
+            if state is None and name in model.states:
+                raise ProblemError(
+                    f"experiment '{experiment.name}' sets the state '{name}'; "
+                    f'write "{name}(0)" for its initial value.'
+                )
+            if state is None and (name not in model.symbols or name == model.time):
+                raise ProblemError(
+                    f"experiment '{experiment.name}' sets '{name}', which the model does not have"
+                    f"{nearest(name, model.symbols)}"
+                )
+
+
+def _check_expressions(problem: Problem) -> set[str]:
+    """Parse every expression of the problem; return the names of its own parameters that they use."""
+    used: set[str] = set()
+
+    def look(text: str, where: str, forbidden: dict[str, str]) -> None:
+        try:
+            expression = problem.expression(text)
+        except OdefitError as error:
+            error.args = (f"{where}: {error.args[0]}",)
+            raise
+        names = {symbol.name() for symbol in ca.symvar(problem.model.resolve([expression])[0])}
+        used.update(names)
+        for name in sorted(names & forbidden.keys()):
+            raise ProblemError(f"{where} uses {forbidden[name]} '{name}'; only parameters may stand there.")
+
+    model = problem.model
+    moving = {name: "the state" for name in model.states} | {model.time: "the independent variable"}
+    several = {p.name: f"per {p.per}" for p in problem.parameters if p.per is not None}
+    local = moving | {name: f"({per}: several values)" for name, per in several.items()}
+    for parameter in problem.parameters:
+        if parameter.expression is not None:
+            look(parameter.expression, f"the expression of '{parameter.name}'", moving)
+    for experiment in problem.experiments:
+        for name, value in experiment.periods[0].overrides.items():
+            if isinstance(value, str):
+                allowed: dict[str, Any] = moving if initial_of(name) else {}
+                look(value, f"'{name}' in experiment '{experiment.name}'", allowed)
+    for rule in problem.rules:
+        look(rule.expression, f'the rule "{rule.expression} ~ ..."', local)
+    for name, text in problem.derived.items():
+        if name in model.symbols or name in {p.name for p in problem.parameters}:
+            raise ProblemError(f"the derived quantity '{name}' has the name of something else; choose another one.")
+        look(text, f"the derived quantity '{name}'", local)
+    return used
+
+
+def _check_measurements(problem: Problem) -> None:
+    data, model = problem.measurements, problem.model
+    observable = {*model.states, *model.definitions}
+    for name in problem.observables:
+        if name not in observable:
+            raise ProblemError(
+                f"the data have a column '{name}', which is no state and no definition of the model"
+                f"{nearest(name, observable)}"
+            )
+    experiments = {e.name: e for e in problem.experiments}
+    for name in dict.fromkeys(data.experiment.tolist()):
+        if name not in experiments:
+            raise ProblemError(
+                f"the data have an experiment '{name}', which is not described{nearest(name, experiments)}"
+            )
+        start = experiments[name].start
+        early = (data.experiment == name) & (data.time < start)
+        if np.any(early):
+            raise ProblemError(
+                f"experiment '{name}' has a measurement at {model.time} = {data.time[early].min():g}, "
+                f"before its start at {start:g}; move the start (t0) or remove the row."
+            )
+        if experiments[name].use == "predict":
+            raise ProblemError(f'experiment \'{name}\' has data but use = "predict"; write "fit" or "validate".')
+
+
+def _check_starts(problem: Problem) -> None:
+    """Start values of single slots are finite and inside the bounds of their parameters."""
+    slots = {slot.name: slot.parameter for slot in problem.slots.slots}
+    for name, value in problem.starts.items():
+        if name not in slots:
+            raise ProblemError(f"there is no parameter '{name}'{nearest(name, slots)}")
+        parameter = slots[name]
+        if not np.isfinite(value) or (not parameter.fixed and not parameter.lower <= value <= parameter.upper):
+            raise ProblemError(
+                f"'{name}' has start value {value:g} outside its bounds [{parameter.lower:g}, {parameter.upper:g}]."
+            )

@@ -1,0 +1,140 @@
+"""What a problem holds, in words, and whether its derivatives agree with finite differences."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from odefit.criteria.least_squares import has_absolute_sigma
+from odefit.problem import Problem
+from odefit.transcribe import SingleShooting
+from odefit.transcribe.dense import DenseLinear
+
+_WIDTH = 100
+_AGREEMENT = 1e-4  # of a column of the Jacobian, relative to its largest entry
+
+
+@dataclass(frozen=True)
+class CheckReport:
+    """The text for people, and whether everything is in order."""
+
+    text: str
+    ok: bool
+
+
+def check(problem: Problem) -> CheckReport:
+    """Describe `problem`, evaluate it at the start values and test its Jacobian."""
+    lines = [problem.title] if problem.title else []
+    lines += _paragraph("States", problem.model.states or ["none: an explicit model"])
+    lines += _paragraph("Definitions", problem.model.definitions or ["none"])
+    lines += _parameters(problem)
+    lines += _experiments(problem)
+    lines += _noise(problem)
+    found, ok = _derivatives(problem)
+    return CheckReport("\n".join([*lines, *found]), ok)
+
+
+def _paragraph(title: str, words: Iterable[str]) -> list[str]:
+    return textwrap.wrap(f"{title}: {', '.join(words)}", _WIDTH, subsequent_indent="  ")
+
+
+def _parameters(problem: Problem) -> list[str]:
+    lines = []
+    for parameter in problem.parameters:
+        unit = parameter.unit or problem.units.get(parameter.name, "")
+        name = f"{parameter.name} [{unit}]" if unit else parameter.name
+        if parameter.expression is not None:
+            lines.append(f"  {name} = {parameter.expression}")
+            continue
+        words = [f"fixed at {parameter.start:g}" if parameter.fixed else f"estimated from {parameter.start:g}"]
+        if np.isfinite(parameter.lower) or np.isfinite(parameter.upper):
+            words.append(f"between {parameter.lower:g} and {parameter.upper:g}")
+        if parameter.scale != "linear":
+            words.append(f"{parameter.scale} scale")
+        if parameter.prior is not None:
+            words.append(f"prior {parameter.prior}")
+        if parameter.per is not None:
+            n = sum(problem.slots.slots[i].parameter.name == parameter.name for i in problem.slots.fitted)
+            words.append(f"one value per {parameter.per} ({n} with data)")
+        lines.append(f"  {name}: {', '.join(words)}")
+    for rule in problem.constraints:
+        lines.append(f"  rule: {rule}")
+    return ["Parameters", *lines]
+
+
+def _experiments(problem: Problem) -> list[str]:
+    data = problem.measurements
+    used = np.isfinite(data.value) & (data.weight != 0)
+    lines = ["Experiments"]
+    for experiment in problem.experiments:
+        mine = data.experiment == experiment.name
+        counts = []
+        for name in problem.observables:
+            n = int(np.sum(mine & used & (data.observable == name)))
+            if n:
+                counts.append(f"{n} of {name}")
+        words = [", ".join(counts) if counts else "no data: a prediction"]
+        if experiment.use == "validate":
+            words.append("scored, not fitted")
+        if experiment.periods[0].overrides:
+            changes = ", ".join(f"{name} = {value}" for name, value in experiment.periods[0].overrides.items())
+            words.append(f"with {changes}")
+        lines += textwrap.wrap(
+            f"  {experiment.name}: {'; '.join(words)}", _WIDTH, subsequent_indent="    ", drop_whitespace=True
+        )
+    ignored = int(np.sum(~used))
+    if ignored:
+        lines.append(f"  {ignored} values are missing or have weight 0")
+    return lines
+
+
+def _noise(problem: Problem) -> list[str]:
+    if has_absolute_sigma(problem.measurements):
+        return ["Noise: standard deviations are given and taken as absolute"]
+    if np.isfinite(problem.measurements.weight).any():
+        return ["Noise: weights are given; a common variance is estimated"]
+    return ["Noise: none given; one common standard deviation is estimated"]
+
+
+def _derivatives(problem: Problem) -> tuple[list[str], bool]:
+    objective = SingleShooting(problem)
+    x = objective.compiled.theta_start
+    objective.refresh(x)
+    start = objective.evaluate(x, 1)
+    if start.failure:
+        return [f"At the start values the model cannot be computed: {start.failure}"], False
+    lines = [f"At the start values the objective is {start.value:.6g} ({objective.n_data} data)"]
+    if objective.n_data < len(objective.names):
+        lines.append(f"Warning: only {objective.n_data} data for {len(objective.names)} free parameters")
+    if not isinstance(start.linear, DenseLinear) or not objective.names:
+        return lines, True
+    bad, silent = [], []
+    for i, name in enumerate(objective.names):
+        exact = start.linear.jacobian[:, i]
+        largest = float(np.abs(exact).max())
+        if largest == 0.0:
+            silent.append(name)
+        difference = float(np.abs(_central_difference(objective, x, i) - exact).max())
+        if not difference <= _AGREEMENT * largest + 1e-7:
+            bad.append(f"{name} ({difference / max(largest, 1e-300):.1e})")
+    if silent:
+        lines += _paragraph("Warning: at the start the data do not depend on", silent)
+    if bad:
+        lines += _paragraph("Derivatives DISAGREE with finite differences for", bad)
+    else:
+        lines.append("Derivatives agree with finite differences for all free parameters")
+    return lines, not bad
+
+
+def _central_difference(objective: SingleShooting, x: np.ndarray, i: int) -> np.ndarray:
+    """Differentiate the residuals on the frozen grid (fourth order)."""
+    h = 1e-3 * max(abs(x[i]), 1e-3)
+    parts = []
+    for step, weight in ((-2, 1.0), (-1, -8.0), (1, 8.0), (2, -1.0)):
+        moved = x.copy()
+        moved[i] += step * h
+        parts.append(weight * objective.evaluate(moved, 0).residual)
+    return np.sum(parts, axis=0) / (12.0 * h)

@@ -1,0 +1,125 @@
+"""The delta method: uncertainty of what is computed from the estimates.
+
+A quantity g(theta) with gradient G has, to first order, the variance G C G' for the covariance C of theta.
+Parameters at a bound have no variance; a quantity that depends on an undetermined one has none that exists.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import casadi as ca
+import numpy as np
+import numpy.typing as npt
+
+from odefit.compile import CompiledProblem, Curves
+from odefit.compile.conditions import stack, symbol_of
+from odefit.integrate import Run, Status, integrator, segment_ends
+from odefit.problem import Problem
+from odefit.statistics.covariance import ParameterStatistics
+
+Array = npt.NDArray[np.float64]
+
+
+class Estimate(NamedTuple):
+    """A number with its standard error and 95 % interval; None where they do not exist."""
+
+    estimate: float
+    standard_error: float | None
+    interval: tuple[float, float] | None
+
+
+def standard_errors(gradients: Array, covariance: Array) -> Array:
+    """Return the standard errors of quantities with these gradients (..., n)."""
+    # a NaN of the covariance matters only where the gradient does not vanish
+    undetermined = np.isnan(np.diag(covariance))
+    touched = np.any(gradients[..., undetermined] != 0.0, axis=-1)
+    clean = np.where(np.isnan(covariance), 0.0, covariance)
+    variance = np.einsum("...i,ij,...j->...", gradients, clean, gradients)
+    return np.where(touched, np.nan, np.sqrt(np.maximum(variance, 0.0)))
+
+
+def with_interval(value: float, error: float, quantile: float) -> Estimate:
+    """Return a symmetric interval."""
+    if not np.isfinite(value * error * quantile):
+        return Estimate(value, None, None)
+    return Estimate(value, error, (value - quantile * error, value + quantile * error))
+
+
+def derived_quantities(
+    problem: Problem, compiled: CompiledProblem, theta: Array, statistics: ParameterStatistics | None
+) -> dict[str, Estimate]:
+    """Return the quantities of the problem's ``[derived]`` section."""
+    if not problem.derived:
+        return {}
+    expressions = [problem.model.resolve([problem.expression(text)])[0] for text in problem.derived.values()]
+    names = [slot.name for slot in problem.slots.slots if slot.parameter.per is None]
+    out = stack(_with_expressions(problem, expressions))
+    q = stack(symbol_of(problem, name) for name in names)
+    function = ca.Function("derived", [q], [ca.densify(out), ca.densify(ca.jacobian(out, q))])
+    slots, slopes = compiled.slot_values(theta)
+    place = [compiled.slot_names.index(name) for name in names]
+    values, by_q = (np.array(part) for part in function(slots[place]))
+    gradients = np.zeros((len(problem.derived), compiled.n_theta))
+    for column, slot in enumerate(place):
+        if compiled.theta_of_q[slot] >= 0:
+            gradients[:, compiled.theta_of_q[slot]] = by_q[:, column] * slopes[slot]
+    if statistics is None:
+        return {name: Estimate(float(v), None, None) for name, v in zip(problem.derived, values.ravel(), strict=True)}
+    errors = standard_errors(gradients, statistics.covariance)
+    return {
+        name: with_interval(float(value), float(error), statistics.quantile)
+        for name, value, error in zip(problem.derived, values.ravel(), errors, strict=True)
+    }
+
+
+def _with_expressions(problem: Problem, expressions: list[ca.SX]) -> list[ca.SX]:
+    """Put in the parameters that are defined by expressions."""
+    given = [p for p in problem.parameters if p.expression is not None]
+    for _ in range(len(given)):
+        symbols = [symbol_of(problem, p.name) for p in given]
+        values = [problem.model.resolve([problem.expression(p.expression or "")])[0] for p in given]
+        expressions = list(ca.substitute(expressions, symbols, values))
+    return expressions
+
+
+class Band(NamedTuple):
+    """Curves of one experiment: values and standard errors (m, k) of the names at the times."""
+
+    experiment: str
+    times: Array
+    names: tuple[str, ...]
+    values: Array
+    errors: Array
+    failure: str
+
+
+def prediction_band(
+    problem: Problem,
+    compiled: CompiledProblem,
+    theta: Array,
+    statistics: ParameterStatistics | None,
+    e: int,
+    times: Array,
+) -> Band:
+    """Return all states and definitions of experiment number `e`, with standard errors of the curves."""
+    experiment = problem.experiments[e]
+    order = 1 if statistics is not None else 0
+    seeds = compiled.parameters(theta, e, order)
+    run = Run(
+        experiment.start, seeds.y0, seeds.p, np.empty(0), times, segment_ends(experiment.start, times),
+        seeds.dy0, seeds.dp, seeds.d2y0, seeds.d2p,
+    )  # fmt: skip
+    model, settings = compiled.model(e), problem.settings
+    trajectory = integrator(settings.integrator).solve(
+        model, run, rtol=settings.rtol, atol=settings.atol, max_steps=settings.max_steps, order=order
+    )
+    curves = Curves(problem, compiled.variant(e))
+    values = curves.values(times, trajectory.y, seeds.p)
+    errors = np.full(values.shape, np.nan)
+    if statistics is not None:
+        dp = compiled.all_derivatives(theta, e)
+        by_theta = curves.derivatives(times, trajectory.y, trajectory.S, compiled.columns[e], seeds.p, dp)
+        errors = standard_errors(by_theta, statistics.covariance)
+    failure = "" if trajectory.status is Status.OK else trajectory.sentence(model)
+    return Band(experiment.name, times, curves.names, values, errors, failure)

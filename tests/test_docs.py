@@ -1,0 +1,72 @@
+"""What the documents show is what the program does."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import odefit as of
+from odefit.gallery import names, path_of
+
+ROOT = Path(__file__).parent.parent
+NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]\d+)?")
+
+
+def blocks(file: str, language: str) -> list[str]:
+    """Return the fenced blocks of a document in one language ("" for plain output)."""
+    found: list[str] = []
+    inside: str | None = None
+    lines: list[str] = []
+    for line in (ROOT / file).read_text(encoding="utf-8").splitlines():
+        if not line.startswith("```"):
+            lines.append(line)
+        elif inside is None:
+            inside, lines = line[3:], []
+        else:
+            if inside == language:
+                found.append("\n".join(lines))
+            inside = None
+    return found
+
+
+@pytest.mark.parametrize(("file", "name"), [("README.md", "barnes"), ("docs/usage.md", "arrhenius")])
+def test_shown_results_are_real(file, name):
+    problem = of.load(path_of(name))
+    [shown] = [block for block in blocks(file, "") if block.startswith(problem.title)]
+    real = of.fit(problem).summary()
+    # the first numbers tell how small a fraction was left; it depends on rounding
+    assert [NUMBER.sub("#", line) for line in shown.splitlines()] == [NUMBER.sub("#", s) for s in real.splitlines()]
+    for mine, theirs in zip(shown.splitlines()[2:], real.splitlines()[2:], strict=True):
+        assert [float(x) for x in NUMBER.findall(mine)] == pytest.approx(
+            [float(x) for x in NUMBER.findall(theirs)], rel=1e-3
+        )
+
+
+@pytest.mark.parametrize(("file", "name"), [("README.md", "barnes"), ("docs/usage.md", "arrhenius")])
+def test_shown_problem_files_are_those_of_the_gallery(file, name):
+    [shown] = blocks(file, "toml")
+    mine, theirs = tomllib.loads(shown), tomllib.loads(path_of(name).read_text(encoding="utf-8"))
+
+    def without_comments(content):
+        lines = content["model"].pop("equations").splitlines()
+        return [line.split("#")[0].strip() for line in lines]
+
+    assert without_comments(mine) == without_comments(theirs)
+    assert mine == theirs
+
+
+@pytest.mark.parametrize("file", ["README.md", "docs/usage.md"])
+def test_shown_python_runs(file, monkeypatch):
+    monkeypatch.chdir(path_of("barnes").parent)
+    for block in blocks(file, "python"):
+        exec(compile(block, file, "exec"), {})  # documents of our own
+
+
+@pytest.mark.parametrize("name", names())
+def test_gallery_fits(name):
+    result = of.fit(of.load(path_of(name)))
+    assert result.converged
+    assert not [notice for notice in result.warnings if notice.code.startswith("convergence")]
