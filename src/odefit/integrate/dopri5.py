@@ -24,8 +24,10 @@ import numpy as np
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
 from odefit.integrate.contract import Counters, Run, Status, StepGrid, Trajectory
+from odefit.integrate.directions import _add_second, _in_blocks, _slopes, _write_start
+from odefit.integrate.stepping import _append, _fill_nan, _first_nonfinite, _initial_step
 from odefit.integrate.tableau import A, B, C, D, E
-from odefit.native.calls import call_directions, call_model, call_second
+from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 from odefit.native.stop import StopFlag
 
@@ -155,94 +157,6 @@ def _error(y, states, h, k, n, rtol, atol):
 
 
 @kernel
-def _first_nonfinite(values, row, n):
-    """Return the index of the first non-finite entry of ``values[row, :n]``, or -1."""
-    for i in range(n):
-        if not math.isfinite(values[row, i]):
-            return i
-    return -1
-
-
-@kernel
-def _scaled_norm(values, row, y, n, rtol, atol):
-    total = 0.0
-    for i in range(n):
-        part = values[row, i] / (atol + rtol * abs(y[0, i]))
-        total += part * part
-    return math.sqrt(total / n)
-
-
-@kernel
-def _initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, states):
-    """Guess the first step size (Hairer, Norsett and Wanner I, II.4); ``f(t, y)`` stands in ``k[0]``."""
-    d0 = _scaled_norm(y, 0, y, n, rtol, atol)
-    d1 = _scaled_norm(k, 0, y, n, rtol, atol)
-    h0 = 1e-6 if d0 < 1e-10 or d1 < 1e-10 else 0.01 * d0 / d1
-    h0 = min(h0, t_end - t)
-    d2 = np.inf
-    for _ in range(20):
-        for i in range(n):
-            states[1, i] = y[0, i] + h0 * k[0, i]
-        call_model(rhs, t + h0, states, n, p, u, k, n)
-        for i in range(n):
-            states[2, i] = k[1, i] - k[0, i]
-        d2 = _scaled_norm(states, 2, y, n, rtol, atol) / h0
-        if math.isfinite(d2):
-            break
-        h0 *= 0.1
-    steepest = max(d1, d2)
-    h1 = max(1e-6, h0 * 1e-3) if steepest <= 1e-15 else (0.01 / steepest) ** 0.2
-    h = min(100.0 * h0, h1, t_end - t)
-    return h if h > 0.0 and math.isfinite(h) else (t_end - t) * 1e-6
-
-
-@kernel
-def _slopes(directions, t, states, at, p, u, z, seeds, n, out, s):
-    """Set ``out[s] = f_y z + f_p seeds``, a block of four directions after the other."""
-    for b in range(z.shape[0]):
-        call_directions(
-            directions, t, states, at, p, u, z, b * 4 * n, seeds, b * 4 * p.size, out, (s * z.shape[0] + b) * 4 * n
-        )
-
-
-@kernel
-def _add_second(second, t, states, at, p, u, z, seeds, n, q, v, w, d2, out, s):
-    """Add ``D2f[z_a, z_b]`` for all pairs a <= b of directions to ``out[s]``."""
-    pair = 0
-    for a in range(q):
-        _direction(z, seeds, a, n, v)
-        for b in range(a, q):
-            _direction(z, seeds, b, n, w)
-            call_second(second, t, states, at, p, u, v, w, d2, 0)
-            for i in range(n):
-                out[s, pair // 4, i, pair % 4] += d2[i]
-            pair += 1
-
-
-@kernel
-def _direction(z, seeds, a, n, v):
-    """Copy direction `a` (states above parameters) to the vector `v`."""
-    for i in range(n):
-        v[i] = z[a // 4, i, a % 4]
-    for i in range(v.size - n):
-        v[n + i] = seeds[a // 4, i, a % 4]
-
-
-@kernel
-def _in_blocks(columns, q):
-    """Return the first `q` columns of a matrix (n, ...) in blocks (blocks, n, 4), padded with zeros.
-
-    Four columns are what the machine multiplies at once.
-    """
-    n = columns.shape[0]
-    z = np.empty(((q + 3) // 4, n, 4))
-    for c in range(4 * z.shape[0]):
-        for i in range(n):
-            z[c // 4, i, c % 4] = columns[i, c] if c < q else 0.0
-    return z
-
-
-@kernel
 def _interpolate_directions(z, h, k, n, q, w, out, row):
     for b in range(z.shape[0]):
         lanes = min(4, q - 4 * b)
@@ -252,32 +166,6 @@ def _interpolate_directions(z, h, k, n, q, w, out, row):
                     w[0] * k[0, b, i, r] + w[2] * k[2, b, i, r] + w[3] * k[3, b, i, r]
                     + w[4] * k[4, b, i, r] + w[5] * k[5, b, i, r] + w[6] * k[6, b, i, r]
                 )  # fmt: skip
-
-
-@kernel
-def _write_start(z, n, q, out):
-    for i in range(n):
-        for c in range(q):
-            out[0, i, c] = z[c // 4, i, c % 4]
-
-
-@kernel
-def _fill_nan(out, first):
-    for row in range(first, out.shape[0]):
-        for i in range(out.shape[1]):
-            out[row, i] = np.nan
-
-
-@kernel
-def _append(array, n_used, value):
-    """Put `value` behind the `n_used` entries of `array`; return the array, longer if it was full."""
-    if n_used == array.size:
-        longer = np.empty(2 * array.size)
-        for i in range(n_used):
-            longer[i] = array[i]
-        array = longer
-    array[n_used] = value
-    return array
 
 
 @kernel

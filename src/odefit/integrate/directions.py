@@ -1,0 +1,66 @@
+"""Sensitivities in blocks of four directions, the same for every method.
+
+A direction is a derivative of the states above the constant derivative of the parameters (its seed).  Four
+of them are what the machine multiplies at once, so that sensitivities are kept in blocks (blocks, n, 4),
+padded with zeros, and compiled code differentiates in a whole block.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from odefit.native.calls import call_directions, call_second
+from odefit.native.kernel import kernel
+
+
+@kernel
+def _slopes(directions, t, states, at, p, u, z, seeds, n, out, s):
+    """Set ``out[s] = f_y z + f_p seeds``, a block of four directions after the other."""
+    for b in range(z.shape[0]):
+        call_directions(
+            directions, t, states, at, p, u, z, b * 4 * n, seeds, b * 4 * p.size, out, (s * z.shape[0] + b) * 4 * n
+        )
+
+
+@kernel
+def _add_second(second, t, states, at, p, u, z, seeds, n, q, v, w, d2, out, s):
+    """Add ``D2f[z_a, z_b]`` for all pairs a <= b of directions to ``out[s]``."""
+    pair = 0
+    for a in range(q):
+        _direction(z, seeds, a, n, v)
+        for b in range(a, q):
+            _direction(z, seeds, b, n, w)
+            call_second(second, t, states, at, p, u, v, w, d2, 0)
+            for i in range(n):
+                out[s, pair // 4, i, pair % 4] += d2[i]
+            pair += 1
+
+
+@kernel
+def _direction(z, seeds, a, n, v):
+    """Copy direction `a` (states above parameters) to the vector `v`."""
+    for i in range(n):
+        v[i] = z[a // 4, i, a % 4]
+    for i in range(v.size - n):
+        v[n + i] = seeds[a // 4, i, a % 4]
+
+
+@kernel
+def _in_blocks(columns, q):
+    """Return the first `q` columns of a matrix (n, ...) in blocks (blocks, n, 4), padded with zeros.
+
+    Four columns are what the machine multiplies at once.
+    """
+    n = columns.shape[0]
+    z = np.empty(((q + 3) // 4, n, 4))
+    for c in range(4 * z.shape[0]):
+        for i in range(n):
+            z[c // 4, i, c % 4] = columns[i, c] if c < q else 0.0
+    return z
+
+
+@kernel
+def _write_start(z, n, q, out):
+    for i in range(n):
+        for c in range(q):
+            out[0, i, c] = z[c // 4, i, c % 4]

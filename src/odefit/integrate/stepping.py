@@ -1,0 +1,71 @@
+"""Pieces of step-by-step kernels that do not depend on the method."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from odefit.native.calls import call_model
+from odefit.native.kernel import kernel
+
+
+@kernel
+def _first_nonfinite(values, row, n):
+    """Return the index of the first non-finite entry of ``values[row, :n]``, or -1."""
+    for i in range(n):
+        if not math.isfinite(values[row, i]):
+            return i
+    return -1
+
+
+@kernel
+def _scaled_norm(values, row, y, n, rtol, atol):
+    total = 0.0
+    for i in range(n):
+        part = values[row, i] / (atol + rtol * abs(y[0, i]))
+        total += part * part
+    return math.sqrt(total / n)
+
+
+@kernel
+def _initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, states):
+    """Guess the first step size (Hairer, Norsett and Wanner I, II.4); ``f(t, y)`` stands in ``k[0]``."""
+    d0 = _scaled_norm(y, 0, y, n, rtol, atol)
+    d1 = _scaled_norm(k, 0, y, n, rtol, atol)
+    h0 = 1e-6 if d0 < 1e-10 or d1 < 1e-10 else 0.01 * d0 / d1
+    h0 = min(h0, t_end - t)
+    d2 = np.inf
+    for _ in range(20):
+        for i in range(n):
+            states[1, i] = y[0, i] + h0 * k[0, i]
+        call_model(rhs, t + h0, states, n, p, u, k, n)
+        for i in range(n):
+            states[2, i] = k[1, i] - k[0, i]
+        d2 = _scaled_norm(states, 2, y, n, rtol, atol) / h0
+        if math.isfinite(d2):
+            break
+        h0 *= 0.1
+    steepest = max(d1, d2)
+    h1 = max(1e-6, h0 * 1e-3) if steepest <= 1e-15 else (0.01 / steepest) ** 0.2
+    h = min(100.0 * h0, h1, t_end - t)
+    return h if h > 0.0 and math.isfinite(h) else (t_end - t) * 1e-6
+
+
+@kernel
+def _fill_nan(out, first):
+    for row in range(first, out.shape[0]):
+        for i in range(out.shape[1]):
+            out[row, i] = np.nan
+
+
+@kernel
+def _append(array, n_used, value):
+    """Put `value` behind the `n_used` entries of `array`; return the array, longer if it was full."""
+    if n_used == array.size:
+        longer = np.empty(2 * array.size)
+        for i in range(n_used):
+            longer[i] = array[i]
+        array = longer
+    array[n_used] = value
+    return array
