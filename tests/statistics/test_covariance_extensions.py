@@ -115,3 +115,40 @@ def test_prediction_bands(decay):
     np.testing.assert_allclose(bands["x.se"], error, rtol=1e-5)
     np.testing.assert_allclose(bands["logx.se"], error / x, rtol=1e-5)
     np.testing.assert_allclose(bands["x.upper"] - bands["x.lower"], 2 * decay.statistics.quantile * error, rtol=1e-5)
+
+
+def test_derived_quantities_per_experiment():
+    """Pharmacokinetics: the clearance depends on the subject's weight and on a factor of its own."""
+    t = np.array([1.0, 2.0, 4.0, 8.0])
+    text = "c' = -CL/V*c\nc(0) = 10/V\nCL = CLpop*(WT/70)^0.75*eCL\nWT = 70"
+    weights = {"s1": 60.0, "s2": 90.0}
+    values = [
+        10 / 5 * np.exp(-2.0 * (w / 70) ** 0.75 * f / 5 * t) for w, f in zip(weights.values(), (1.1, 0.9), strict=True)
+    ]
+    problem = of.Problem(
+        of.Model.from_text(text),
+        [
+            of.Parameter("CLpop", 1.0, scale="log"),
+            of.Parameter("V", 4.0, scale="log"),
+            of.Parameter("eCL", 1.0, scale="log", per="experiment", prior="lognormal(1, 0.3)"),
+        ],
+        of.Measurements.from_columns(
+            np.tile(t, 2),
+            {"c": np.concatenate(values)},
+            experiment=np.repeat(["s1", "s2"], 4).tolist(),
+            sigma={"c": 0.01},
+        ),
+        [of.Experiment(name, (of.Period(0.0, {"WT": w}),)) for name, w in weights.items()],
+        derived={"t_half": "log(2)*V/CL", "volume": "V"},
+    )
+    result = of.fit(problem)
+    assert list(result.derived) == ["t_half[s1]", "t_half[s2]", "volume"]
+    found = result.estimates
+    for name, w in weights.items():
+        clearance = found["CLpop"] * (w / 70) ** 0.75 * found[f"eCL[{name}]"]
+        row = result.derived[f"t_half[{name}]"]
+        assert row.estimate == pytest.approx(np.log(2) * found["V"] / clearance)
+        place = [result.objective_function.names.index(n) for n in ("CLpop", "V", f"eCL[{name}]")]
+        gradient = row.estimate * np.array([-1.0, 1.0, -1.0])  # by the logarithms
+        covariance = result.statistics.covariance[np.ix_(place, place)]
+        assert row.standard_error == pytest.approx(np.sqrt(gradient @ covariance @ gradient), rel=1e-9)

@@ -121,6 +121,15 @@ def resolve_own(problem: Problem, expressions: list[Any]) -> list[Any]:
     return list(expressions)
 
 
+def resolve_in_experiment(problem: Problem, expression: Any, experiment: Experiment | None) -> Any:
+    """Return `expression` in the parameters, with what `experiment` replaces (None: nothing) put in."""
+    replacing = _expressions_of_parameters(problem)
+    for name, value in experiment.periods[0].overrides.items() if experiment else ():
+        if not _is_initial(name):
+            replacing[name] = problem.expression(value) if isinstance(value, str) else ca.SX(float(value))
+    return resolve_own(problem, problem.model.resolve([expression], replacing))[0]
+
+
 def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> SymbolicFunction:
     """Return ``(q, c) -> (p, y0)`` for the experiments with this pattern."""
     model = problem.model

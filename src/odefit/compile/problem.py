@@ -293,6 +293,10 @@ class CompiledProblem:
     def _map(self, e: int) -> NativeFunction:
         return self._native.maps[self._native.map_of[e]]
 
+    def inputs(self, e: int) -> npt.NDArray[np.int64]:
+        """Return the slots that are the parameters of experiment `e` (see `formal_parameters`)."""
+        return self._gather[e]
+
     def all_derivatives(self, theta: Vector, e: int) -> Matrix:
         """Return dp/dtheta (n_p, n_theta), entries that no state or observable depends on included."""
         column = self.theta_of_q[self._gather[e]]

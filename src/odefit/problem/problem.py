@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -144,6 +144,23 @@ class Problem:
     def expression(self, text: str) -> Any:
         """Parse an expression of the model's names and the problem's parameters, as SX."""
         return self.model.expression(text, self.own_symbols)
+
+    def depends_on(self, expression: Any, names: Collection[str]) -> bool:
+        """Tell whether `expression` uses one of `names`, directly or through definitions and expressions."""
+        seen: set[str] = set()
+        waiting = [symbol.name() for symbol in ca.symvar(expression)]
+        texts = {p.name: p.expression for p in self.parameters if p.expression is not None}
+        while waiting:
+            name = waiting.pop()
+            if name in names:
+                return True
+            if name not in seen:
+                seen.add(name)
+                inner = self.model.definitions.get(name)
+                if inner is None and name in texts:
+                    inner = self.expression(texts[name])
+                waiting += [] if inner is None else [symbol.name() for symbol in ca.symvar(inner)]
+        return False
 
     def evaluate(self, parameters: Mapping[str, float] | None = None, order: int = 1) -> PointEvaluation:
         """Return residuals, Jacobian and log likelihood at natural values; see `odefit.evaluate`."""

@@ -105,12 +105,16 @@ def _check_expressions(problem: Problem) -> set[str]:
         names = {symbol.name() for symbol in ca.symvar(problem.model.resolve([expression])[0])}
         used.update(names)
         for name in sorted(names & forbidden.keys()):
-            raise ProblemError(f"{where} uses {forbidden[name]} '{name}'; only parameters may stand there.")
+            raise ProblemError(f"{where} uses {forbidden[name].format(name=name)}.")
 
     model = problem.model
-    moving = {name: "the state" for name in model.states} | {model.time: "the independent variable"}
-    several = {p.name: f"per {p.per}" for p in problem.parameters if p.per is not None}
-    local = moving | {name: f"({per}: several values)" for name, per in several.items()}
+    only = "; only parameters may stand there"
+    moving = {name: f"the state '{{name}}'{only}" for name in model.states}
+    moving[model.time] = f"the independent variable '{{name}}'{only}"
+    by_column = {p.name: p.per for p in problem.parameters if p.per not in (None, "experiment")}
+    by_experiment = {p.name: "experiment" for p in problem.parameters if p.per == "experiment"}
+    single = moving | {name: f"'{{name}}', which has one value per {per}" for name, per in by_column.items()}
+    shared = single | {name: f"'{{name}}', which has one value per {per}" for name, per in by_experiment.items()}
     for parameter in problem.parameters:
         if parameter.expression is not None:
             look(parameter.expression, f"the expression of '{parameter.name}'", moving)
@@ -120,11 +124,11 @@ def _check_expressions(problem: Problem) -> set[str]:
                 allowed: dict[str, Any] = moving if initial_of(name) else {}
                 look(value, f"'{name}' in experiment '{experiment.name}'", allowed)
     for rule in problem.rules:
-        look(rule.expression, f'the rule "{rule.expression} ~ ..."', local)
+        look(rule.expression, f'the rule "{rule.expression} ~ ..."', shared)
     for name, text in problem.derived.items():
         if name in model.symbols or name in {p.name for p in problem.parameters}:
             raise ProblemError(f"the derived quantity '{name}' has the name of something else; choose another one.")
-        look(text, f"the derived quantity '{name}'", local)
+        look(text, f"the derived quantity '{name}'", single)
     return used
 
 

@@ -1,7 +1,8 @@
 """How sure the estimates are, and what is computed from them."""
 
 from odefit.statistics.covariance import ParameterStatistics, linearised_statistics
-from odefit.statistics.delta import Band, Estimate, derived_quantities, prediction_band
+from odefit.statistics.delta import Band, Estimate, prediction_band
+from odefit.statistics.derived import derived_quantities
 
 __all__ = [
     "Band",

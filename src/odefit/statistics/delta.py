@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import casadi as ca
 import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, Curves
-from odefit.compile.conditions import stack, symbol_of
 from odefit.integrate import Run, Status, integrator, segment_ends
 from odefit.problem import Problem
 from odefit.statistics.covariance import ParameterStatistics
@@ -44,43 +42,6 @@ def with_interval(value: float, error: float, quantile: float) -> Estimate:
     if not np.isfinite(value * error * quantile):
         return Estimate(value, None, None)
     return Estimate(value, error, (value - quantile * error, value + quantile * error))
-
-
-def derived_quantities(
-    problem: Problem, compiled: CompiledProblem, theta: Array, statistics: ParameterStatistics | None
-) -> dict[str, Estimate]:
-    """Return the quantities of the problem's ``[derived]`` section."""
-    if not problem.derived:
-        return {}
-    expressions = [problem.model.resolve([problem.expression(text)])[0] for text in problem.derived.values()]
-    names = [slot.name for slot in problem.slots.slots if slot.parameter.per is None]
-    out = stack(_with_expressions(problem, expressions))
-    q = stack(symbol_of(problem, name) for name in names)
-    function = ca.Function("derived", [q], [ca.densify(out), ca.densify(ca.jacobian(out, q))])
-    slots, slopes = compiled.slot_values(theta)
-    place = [compiled.slot_names.index(name) for name in names]
-    values, by_q = (np.array(part) for part in function(slots[place]))
-    gradients = np.zeros((len(problem.derived), compiled.n_theta))
-    for column, slot in enumerate(place):
-        if compiled.theta_of_q[slot] >= 0:
-            gradients[:, compiled.theta_of_q[slot]] = by_q[:, column] * slopes[slot]
-    if statistics is None:
-        return {name: Estimate(float(v), None, None) for name, v in zip(problem.derived, values.ravel(), strict=True)}
-    errors = standard_errors(gradients, statistics.covariance)
-    return {
-        name: with_interval(float(value), float(error), statistics.quantile)
-        for name, value, error in zip(problem.derived, values.ravel(), errors, strict=True)
-    }
-
-
-def _with_expressions(problem: Problem, expressions: list[ca.SX]) -> list[ca.SX]:
-    """Put in the parameters that are defined by expressions."""
-    given = [p for p in problem.parameters if p.expression is not None]
-    for _ in range(len(given)):
-        symbols = [symbol_of(problem, p.name) for p in given]
-        values = [problem.model.resolve([problem.expression(p.expression or "")])[0] for p in given]
-        expressions = list(ca.substitute(expressions, symbols, values))
-    return expressions
 
 
 class Band(NamedTuple):
