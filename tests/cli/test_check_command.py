@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from typer.testing import CliRunner
 
@@ -10,6 +12,15 @@ from odefit.cli.app import app
 from odefit.gallery import path_of
 from odefit.report import check as module
 from odefit.report.check import check
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    """Commands let the log of compilations speak; other tests want it as it was."""
+    yield
+    logger = logging.getLogger("odefit.compile")
+    logger.handlers.clear()
+    logger.setLevel(logging.NOTSET)
 
 
 def test_says_what_it_read():
