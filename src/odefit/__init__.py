@@ -16,6 +16,7 @@ from odefit.errors import (
     ProblemError,
     UnsupportedError,
 )
+from odefit.formats import measurements_from_frame
 from odefit.model import Model
 from odefit.model.functions_for_tracing import (
     absolute,
@@ -83,6 +84,7 @@ __all__ = [
     "log2",
     "log10",
     "maximum",
+    "measurements_from_frame",
     "minimum",
     "sign",
     "simulate",

@@ -6,9 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from odefit.errors import ProblemError, UnsupportedError
+from odefit.errors import ProblemError, UnsupportedError, suggestion
 from odefit.formats.data_options import DataOptions
-from odefit.formats.sections import ending
 from odefit.formats.sheet import Sheet
 from odefit.model import Model
 from odefit.model.names import normal_form
@@ -125,7 +124,7 @@ def _time_column(sheet: Sheet, options: DataOptions, names: DataNames) -> str:
     elif len(sheet.columns) == 1:
         advice = "columns are separated by commas, semicolons or tabs"
     raise ProblemError(
-        f"{sheet.name} has no column {wanted} for the time{ending(possible[0], sheet.columns)} "
+        f"{sheet.name} has no column {wanted} for the time{suggestion(possible[0], sheet.columns)} "
         f"Its columns are {given}; {advice}."
     )
 
@@ -164,7 +163,7 @@ def _tidy(sheet: Sheet, time: str, options: DataOptions, names: DataNames) -> La
             raise UnsupportedError(f"the data column '{name}' in {sheet.name}")
         if name not in known:
             raise ProblemError(
-                f"{sheet.name} has a column '{name}' without a meaning{ending(name, (*known, *names.groups))} "
+                f"{sheet.name} has a column '{name}' without a meaning{suggestion(name, (*known, *names.groups))} "
                 f"{_advice(name)}"
             )
     return Layout("tidy", time, (), groups, tuple(name for name in SPREADS if name in sheet))
@@ -197,7 +196,7 @@ def _serves(sheet: Sheet, name: str, known: set[str]) -> bool:
     if base not in sheet or base in known:
         columns = [column for column in sheet.columns if column not in known and column != name]
         raise ProblemError(
-            f"{sheet.name} has a column '{name}', but no measured column '{base}'{ending(base, columns)}"
+            f"{sheet.name} has a column '{name}', but no measured column '{base}'{suggestion(base, columns)}"
         )
     return True
 
@@ -211,7 +210,7 @@ def _unknown_column(sheet: Sheet, name: str, names: DataNames) -> str:
     if name in TIDY:
         missing = "value" if name == "observable" else "observable"
         return f"{message}; a tidy file needs a column '{missing}' beside it."
-    return f"{message}{ending(name, known)} {_advice(name)}"
+    return f"{message}{suggestion(name, known)} {_advice(name)}"
 
 
 def _advice(name: str) -> str:

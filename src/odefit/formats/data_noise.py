@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from odefit.errors import ProblemError, UnsupportedError
+from odefit.errors import ProblemError, UnsupportedError, suggestion
 from odefit.formats.data_values import Values
-from odefit.formats.sections import check_keys, ending, number, text
+from odefit.formats.sections import check_keys, number, text
 from odefit.model.names import normal_form
 
 DISTRIBUTIONS = ("normal", "lognormal", "laplace", "student", "poisson", "negbinomial", "binomial")
@@ -69,7 +69,7 @@ class Noise:
         for name in self.own:
             if name not in known:
                 raise ProblemError(
-                    f"[noise] has an entry '{name}', but no such values are measured{ending(name, known)}"
+                    f"[noise] has an entry '{name}', but no such values are measured{suggestion(name, known)}"
                 )
 
     def sigmas(self, values: Values) -> npt.NDArray[np.float64]:

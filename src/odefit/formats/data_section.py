@@ -19,13 +19,13 @@ from typing import Any
 
 import numpy as np
 
-from odefit.errors import ProblemError
+from odefit.errors import ProblemError, suggestion
 from odefit.formats.data_columns import DataNames
 from odefit.formats.data_files import DataFile, find_data_files
 from odefit.formats.data_noise import Noise
 from odefit.formats.data_options import DataOptions
 from odefit.formats.data_values import Values, values_of
-from odefit.formats.sections import check_keys, ending
+from odefit.formats.sections import check_keys
 from odefit.formats.sheet import Sheet
 from odefit.formats.sheet_file import read_sheet
 from odefit.problem import Experiment, Measurements
@@ -87,7 +87,7 @@ def _owners(files: Sequence[DataFile], described: Sequence[Experiment], *, alone
         elif not alone:
             raise ProblemError(
                 f"the data file '{file.path.name}' has no column 'experiment', and no experiment is called "
-                f"'{file.titles[-1]}'{ending(file.titles[-1], measured)}"
+                f"'{file.titles[-1]}'{suggestion(file.titles[-1], measured)}"
             )
     return owners
 
@@ -113,7 +113,7 @@ def joined(parts: Sequence[Values], noise: Noise, options: DataOptions, names: D
         if name not in groups:
             columns = dict.fromkeys(column for part in parts for column in part.sheet.columns)
             raise ProblemError(
-                f"a parameter has per = \"{name}\", but the data have no column '{name}'{ending(name, columns)}"
+                f"a parameter has per = \"{name}\", but the data have no column '{name}'{suggestion(name, columns)}"
             )
     rows: list[Any] = []
     for part in parts:
@@ -141,7 +141,7 @@ def _check_renamed(sheets: Sequence[Sheet], options: DataOptions) -> None:
         if source not in renamed and source != name:
             columns = dict.fromkeys(sheet.sources.get(column, column) for sheet in sheets for column in sheet.columns)
             raise ProblemError(
-                f"[data] columns renames '{source}', but the data have no such column{ending(source, columns)}"
+                f"[data] columns renames '{source}', but the data have no such column{suggestion(source, columns)}"
             )
 
 

@@ -8,11 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from odefit.errors import ProblemError, UnsupportedError
+from odefit.errors import ProblemError, UnsupportedError, suggestion
 from odefit.formats.data_columns import DataNames, Layout, layout_of
 from odefit.formats.data_dates import date_of, days_since
 from odefit.formats.data_options import DataOptions
-from odefit.formats.sections import ending
 from odefit.formats.sheet import MISSING, Column, Sheet
 from odefit.model.names import normal_form
 
@@ -128,7 +127,7 @@ def _spread(
         if not names.observes(normal_form(melt.value)):
             raise ProblemError(
                 f"[data] melt value = '{melt.value}' is no state and no definition of the model"
-                f"{ending(melt.value, names.observables or ())}"
+                f"{suggestion(melt.value, names.observables or ())}"
             )
         if melt.into == "experiment":
             experiments = None
@@ -154,7 +153,9 @@ def _spread(
 def _check_melted(sheet: Sheet, titles: tuple[str, ...], known: tuple[str, ...]) -> None:
     for name in titles:
         if known and name not in known:
-            raise ProblemError(f"{sheet.name} has a column '{name}', which is not an experiment{ending(name, known)}")
+            raise ProblemError(
+                f"{sheet.name} has a column '{name}', which is not an experiment{suggestion(name, known)}"
+            )
 
 
 def _tidy(
@@ -190,7 +191,7 @@ def _names(sheet: Sheet, column: str, known: tuple[str, ...]) -> Column:
         place = sheet.place(int(np.flatnonzero(cells == name)[0]), column)
         if not name:
             raise ProblemError(f"{place}: the cell is empty; every row needs the name of {kind}.")
-        raise ProblemError(f"{place}: '{name}' is not the name of {kind}{ending(name, known)}")
+        raise ProblemError(f"{place}: '{name}' is not the name of {kind}{suggestion(name, known)}")
     if all(old == new for old, new in translated.items()):
         return cells
     return np.array([translated[name] for name in cells.tolist()], dtype=object)

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from odefit.errors import ProblemError, UnsupportedError
+from odefit.errors import ProblemError, UnsupportedError, suggestion
 from odefit.formats.inheritance import Located, merged
-from odefit.formats.sections import ending, number, text, words_for
+from odefit.formats.sections import number, text, words_for
 from odefit.formats.sheet import MISSING, Sheet, number_of
 from odefit.formats.sheet_file import read_sheet
 from odefit.model import Model
@@ -104,7 +104,7 @@ def _check_columns(sheet: Sheet, name_column: str, model: Model) -> None:
             )
         if name not in known:
             raise ProblemError(
-                f"{sheet.name} has a column '{column}', which the model does not have{ending(column, known)}"
+                f"{sheet.name} has a column '{column}', which the model does not have{suggestion(column, known)}"
             )
 
 

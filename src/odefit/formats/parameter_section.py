@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from typing import Any
 
-from odefit.errors import ProblemError, UnsupportedError
+from odefit.errors import ProblemError, UnsupportedError, suggestion
 from odefit.formats.data_files import is_pattern
 from odefit.formats.inheritance import Located, merged
-from odefit.formats.sections import check_keys, ending, flag, number, text
+from odefit.formats.sections import check_keys, flag, number, text
 from odefit.formats.sheet import MISSING, number_of
 from odefit.formats.sheet_file import read_sheet
 from odefit.model import Model
@@ -75,7 +75,7 @@ def _expanded(entries: Mapping[str, Any], model: Model) -> dict[str, Any]:
             continue
         matching = [one for one in model.parameters if fnmatchcase(one, name)]
         if not matching:
-            hint = ending(name, model.parameters)
+            hint = suggestion(name, model.parameters)
             raise ProblemError(f"the pattern '{name}' in [parameters] matches no parameter of the model{hint}")
         for one in matching:
             if one in entries:

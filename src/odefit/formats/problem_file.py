@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from odefit.errors import LanguageError, OdefitError, ProblemError, UnsupportedError
+from odefit.errors import LanguageError, OdefitError, ProblemError, UnsupportedError, suggestion
 from odefit.formats.data_columns import DataNames
 from odefit.formats.data_section import read_data
 from odefit.formats.experiment_section import read_experiments
 from odefit.formats.inheritance import Located, read_document
 from odefit.formats.parameter_section import read_parameters
-from odefit.formats.sections import check_keys, ending, number, table, text, words_for
+from odefit.formats.sections import check_keys, number, table, text, words_for
 from odefit.formats.settings_section import read_settings
 from odefit.model import Model
 from odefit.model.names import normal_form
@@ -76,7 +76,7 @@ def _problem(content: dict[str, Any], folder: Path) -> Problem:
 def _check_sections(content: Mapping[str, Any]) -> None:
     for name in content:
         if name not in _SECTIONS and name not in _PLANNED:
-            raise ProblemError(f"there is no section or key '{name}'{ending(name, (*_SECTIONS, *_PLANNED))}")
+            raise ProblemError(f"there is no section or key '{name}'{suggestion(name, (*_SECTIONS, *_PLANNED))}")
     for name in _PLANNED:
         if name in content:
             entry = content[name]
@@ -137,5 +137,5 @@ def checked_units(
     known = dict.fromkeys(("time", *model.symbols, *(p.name for p in parameters), *derived))
     for name in units:
         if name not in known:
-            raise ProblemError(f"[units] has '{name}', which does not occur in the problem{ending(name, known)}")
+            raise ProblemError(f"[units] has '{name}', which does not occur in the problem{suggestion(name, known)}")
     return dict(units)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from odefit.errors import ProblemError, UnsupportedError, nearest
+from odefit.errors import ProblemError, UnsupportedError, suggestion
 
 TOP_LEVEL = ("title", "base", "time")
 """Keys that a person is apt to write below a section."""
@@ -32,12 +32,7 @@ def check_keys(
                 f"'{key}' stands in {where}; write it at the top of the file, before the first [section]."
             )
         if key not in known:
-            raise ProblemError(f"{where} has an unknown {kind} '{key}'{ending(key, (*known, *planned))}")
-
-
-def ending(name: str, known: Iterable[str]) -> str:
-    """End a sentence about the unknown `name`: with a question for the nearest known one, or a full stop."""
-    return nearest(name, known) or "."
+            raise ProblemError(f"{where} has an unknown {kind} '{key}'{suggestion(key, (*known, *planned))}")
 
 
 def table(where: str, value: Any) -> dict[str, Any]:

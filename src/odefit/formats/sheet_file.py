@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from odefit.errors import ProblemError
+from odefit.errors import ProblemError, suggestion
 from odefit.formats.csv_text import CsvText, split_csv
-from odefit.formats.sections import ending
 from odefit.formats.sheet import MISSING, Column, Sheet, checked_header
 
 _FLAGS = ("True", "TRUE", "true", "False", "FALSE", "false")  # a column of these pandas takes for 0 and 1
@@ -67,9 +66,9 @@ def _content(path: Path, what: str) -> bytes:
     try:
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
+        hint = suggestion(path.name, _names_in(path.parent))
         raise ProblemError(
-            f"the {what} '{path.name}' does not exist in '{path.parent}'{ending(path.name, _names_in(path.parent))} "
-            "Paths are relative to the problem file."
+            f"the {what} '{path.name}' does not exist in '{path.parent}'{hint} Paths are relative to the problem file."
         ) from None
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)

@@ -21,7 +21,7 @@ import math
 import re
 from dataclasses import dataclass
 
-from odefit.errors import ProblemError, nearest
+from odefit.errors import ProblemError, suggestion
 
 KINDS = ("normal", "lognormal", "laplace", "uniform")
 LAPLACE_ROUNDING = 1e-3
@@ -47,7 +47,7 @@ class Prior:
         kind, first, second = match.group(1), match.group(2), match.group(3)
         if kind not in KINDS:
             raise ProblemError(
-                f"{of} has an unknown prior '{kind}'{nearest(kind, KINDS)} The kinds are {', '.join(KINDS)}."
+                f"{of} has an unknown prior '{kind}'{suggestion(kind, KINDS)} The kinds are {', '.join(KINDS)}."
             )
         try:
             prior = cls(kind, float(first), float(second))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import casadi as ca
 
-from odefit.errors import ProblemError, UnsupportedError, nearest
+from odefit.errors import ProblemError, UnsupportedError, suggestion
 from odefit.model import Model
 from odefit.problem.experiments import Experiment
 from odefit.problem.measurements import Measurements
@@ -208,13 +208,13 @@ class Problem:
         known = [f.name for f in dataclasses.fields(Settings)]
         for name in changes:
             if name not in known:
-                raise ProblemError(f"there is no setting '{name}'{nearest(name, known)}")
+                raise ProblemError(f"there is no setting '{name}'{suggestion(name, known)}")
         return dataclasses.replace(self, settings=dataclasses.replace(self.settings, **changes))
 
     def _with_parameters(self, changes: Mapping[str, Mapping[str, Any]], **others: Any) -> Problem:
         known = [p.name for p in self.parameters]
         for name in changes:
             if name not in known:
-                raise ProblemError(f"there is no parameter '{name}'{nearest(name, known)}")
+                raise ProblemError(f"there is no parameter '{name}'{suggestion(name, known)}")
         changed = (dataclasses.replace(p, **changes[p.name]) if p.name in changes else p for p in self.parameters)
         return dataclasses.replace(self, parameters=tuple(changed), **others)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from odefit.errors import ProblemError, nearest
+from odefit.errors import ProblemError, suggestion
 from odefit.problem.parameters import Parameter
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def _groups(problem: Problem, parameter: Parameter) -> tuple[list[str], list[lis
     if column is None:
         raise ProblemError(
             f"'{parameter.name}' has per = \"{parameter.per}\", but the data have no such column"
-            f'{nearest(parameter.per or "", data.groups)} (per = "experiment" means one value per experiment)'
+            f'{suggestion(parameter.per or "", data.groups)} (per = "experiment" means one value per experiment)'
         )
     used = np.isfinite(data.value)
     if np.any(column[used] == ""):

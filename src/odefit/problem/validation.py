@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import casadi as ca
 import numpy as np
 
-from odefit.errors import OdefitError, ProblemError, UnsupportedError, nearest, suggestion
+from odefit.errors import OdefitError, ProblemError, UnsupportedError, suggestion
 
 if TYPE_CHECKING:
     from odefit.problem.problem import Problem
@@ -67,7 +67,7 @@ def _check_parameters(problem: Problem, used: set[str]) -> None:
             raise ProblemError(
                 f"'{name}' is both a parameter and a name with an equation of its own in the model; remove one."
             )
-        raise ProblemError(f"parameter '{name}' does not occur in the equations{nearest(name, model.parameters)}")
+        raise ProblemError(f"parameter '{name}' does not occur in the equations{suggestion(name, model.parameters)}")
 
 
 def _check_overrides(problem: Problem) -> None:
@@ -78,7 +78,7 @@ def _check_overrides(problem: Problem) -> None:
             if state is not None and state not in model.states:
                 raise ProblemError(
                     f"experiment '{experiment.name}' sets '{name}', but '{state}' is not a state"
-                    f"{nearest(state, model.states)}"
+                    f"{suggestion(state, model.states)}"
                 )
             if state is None and name in model.states:
                 raise ProblemError(
@@ -88,7 +88,7 @@ def _check_overrides(problem: Problem) -> None:
             if state is None and (name not in model.symbols or name == model.time):
                 raise ProblemError(
                     f"experiment '{experiment.name}' sets '{name}', which the model does not have"
-                    f"{nearest(name, model.symbols)}"
+                    f"{suggestion(name, model.symbols)}"
                 )
 
 
@@ -139,13 +139,13 @@ def _check_measurements(problem: Problem) -> None:
         if name not in observable:
             raise ProblemError(
                 f"the data have a column '{name}', which is no state and no definition of the model"
-                f"{nearest(name, observable)}"
+                f"{suggestion(name, observable)}"
             )
     experiments = {e.name: e for e in problem.experiments}
     for name in dict.fromkeys(data.experiment.tolist()):
         if name not in experiments:
             raise ProblemError(
-                f"the data have an experiment '{name}', which is not described{nearest(name, experiments)}"
+                f"the data have an experiment '{name}', which is not described{suggestion(name, experiments)}"
             )
         start = experiments[name].start
         early = (data.experiment == name) & (data.time < start)
@@ -163,7 +163,7 @@ def _check_starts(problem: Problem) -> None:
     slots = {slot.name: slot.parameter for slot in problem.slots.slots}
     for name, value in problem.starts.items():
         if name not in slots:
-            raise ProblemError(f"there is no parameter '{name}'{nearest(name, slots)}")
+            raise ProblemError(f"there is no parameter '{name}'{suggestion(name, slots)}")
         parameter = slots[name]
         if not np.isfinite(value) or (not parameter.fixed and not parameter.lower <= value <= parameter.upper):
             raise ProblemError(

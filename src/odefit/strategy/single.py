@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from odefit.errors import FitError, ProblemError, UnsupportedError, nearest
+from odefit.errors import FitError, ProblemError, UnsupportedError, suggestion
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.solve import OmegaTolerance, Scaling, Termination, TraceRow, TrustRegion, TrustStep, solve
@@ -28,7 +28,7 @@ def fit_by(
     if method in _PLANNED:
         raise UnsupportedError(f"method '{method}'; use --method single (or method = \"single\")")
     if method not in METHODS:
-        raise ProblemError(f"there is no method '{method}'{nearest(method, (*METHODS, *_PLANNED))}")
+        raise ProblemError(f"there is no method '{method}'{suggestion(method, (*METHODS, *_PLANNED))}")
     return _fit_single(problem, stop, callback)
 
 
