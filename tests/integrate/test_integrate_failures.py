@@ -255,7 +255,10 @@ def test_extreme_tolerances_end_in_a_status(method, rtol, atol, y0):
 @by_method
 def test_unreachable_tolerance_is_a_failure(method):
     model, run = run_of(DECAY, [1.0], [1.0], [1.0])
-    assert method.solve(model, run, rtol=TINY, atol=TINY).status is Status.STEP_UNDERFLOW
+    # steps below rounding, or so many tiny ones whose error happens to round to zero: both are bounded and honest
+    found = method.solve(model, run, rtol=TINY, atol=TINY, max_steps=5000)
+    assert found.status in (Status.STEP_UNDERFLOW, Status.TOO_MANY_STEPS)
+    assert np.isnan(found.y).all()
 
 
 @by_method

@@ -211,15 +211,19 @@ def dopri5_solve(
     states = np.empty((7, n))  # of the stages; the last one is the new state
     weights = np.empty(7)
     # sensitivities: c1, c2 at the beginning of the step, z1, z2 at a stage; the flat names are the same memory
-    c1, c2 = _in_blocks(dy0, q), _in_blocks(d2y0, m)
-    z1, z2 = np.empty(c1.shape), np.empty(c2.shape)
-    p1, p2 = _in_blocks(dp, q), _in_blocks(d2p, m)
-    k1, k2 = np.empty((7, c1.shape[0], n, 4)), np.empty((7, c2.shape[0], n, 4))
+    c1, p1 = _in_blocks(dy0, q), _in_blocks(dp, q)
+    z1, k1 = np.empty(c1.shape), np.empty((7, c1.shape[0], n, 4))
+    if m > 0:
+        c2, p2 = _in_blocks(d2y0, m), _in_blocks(d2p, m)
+        z2, k2 = np.empty(c2.shape), np.empty((7, c2.shape[0], n, 4))
+        v, w, d2 = np.empty(n + n_p), np.empty(n + n_p), np.empty(n)
+    else:  # views of nothing: allocating nothing seven times would cost as much as two steps
+        c2, p2, z2, k2 = c1[:0], p1[:0], z1[:0], k1[:0]
+        v, w, d2 = weights[:0], weights[:0], weights[:0]
     n1, n2 = c1.size, c2.size
     c1_flat, c2_flat = c1.reshape(1, n1), c2.reshape(1, n2)
     z1_flat, z2_flat = z1.reshape(1, n1), z2.reshape(1, n2)
     k1_flat, k2_flat = k1.reshape(7, n1), k2.reshape(7, n2)
-    v, w, d2 = np.empty(n + n_p if m else 0), np.empty(n + n_p if m else 0), np.empty(n if m else 0)
 
     status, cause, worst = _OK, -1, -1
     t, h = t0, 0.0
@@ -353,7 +357,7 @@ def dopri5_solve(
 
 _STATUS = tuple(Status)
 _NO_STEPS = np.empty(0)
-_NEVER = StopFlag()
+_NEVER = StopFlag().array
 
 
 class Dopri5:
@@ -374,25 +378,24 @@ class Dopri5:
         stop: StopFlag | None = None,
     ) -> Trajectory:
         """See `Integrator.solve`."""
+        t0, y0, p, u, times, ends, dy0, dp, d2y0, d2p = run
         if grid is None:
-            steps, counts = _NO_STEPS, np.zeros(_COUNTERS + run.ends.size, np.int64)
+            steps, counts = _NO_STEPS, np.zeros(_COUNTERS + ends.size, np.int64)
         elif grid.method != self.name:
             raise OdefitError(f"a step grid of '{grid.method}' cannot be replayed by '{self.name}'")
-        elif grid.counts.size != _COUNTERS + run.ends.size:
+        elif grid.counts.size != _COUNTERS + ends.size:
             n_segments = grid.counts.size - _COUNTERS
-            raise OdefitError(f"a step grid of {n_segments} segments cannot be replayed in a run of {run.ends.size}")
+            raise OdefitError(f"a step grid of {n_segments} segments cannot be replayed in a run of {ends.size}")
         else:
             steps, counts = grid.steps, grid.counts.copy()
-        n, n_times = model.n_states, run.times.size
+        n, n_times, rhs = y0.size, times.size, model.rhs
         y = np.empty((n_times, n))
-        s1 = np.empty((n_times, n, run.dy0.shape[1] if order >= 1 else 0))
-        s2 = np.empty((n_times, n, run.d2y0.shape[1] if order == 2 else 0))
-        rhs = model.rhs
+        s1 = np.empty((n_times, n, dy0.shape[1] if order >= 1 else 0))
+        s2 = np.empty((n_times, n, d2y0.shape[1] if order == 2 else 0))
         status, t_end, cause, ratio, taken = dopri5_solve(
-            (rhs.value, rhs.directions, rhs.second if order == 2 else 0),
-            run.t0, run.ends if n else _NO_STEPS, run.y0, run.p, run.u, run.dy0, run.dp, run.d2y0, run.d2p,
-            run.times, y, s1, s2, steps, counts, grid is not None, rtol, atol, max_steps, order,
-            (_NEVER if stop is None else stop).array,
+            (rhs.value, rhs.directions, rhs.second if order == 2 else 0), t0, ends if n else _NO_STEPS,
+            y0, p, u, dy0, dp, d2y0, d2p, times, y, s1, s2, steps, counts, grid is not None,
+            rtol, atol, max_steps, order, _NEVER if stop is None else stop.array,
         )  # fmt: skip
         if grid is None:
             grid = StepGrid(self.name, taken, counts)

@@ -116,14 +116,14 @@ event.register("numba:compile", _Announcer())
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile `function` to native code on first use: cached, without the GIL, IEEE division.
+    """Compile `function` to native code on first use: cached, without the GIL, IEEE division, fused products.
 
     A name that begins with an underscore marks a helper of other kernels: it is always inlined (a
     call hands over every array in seven pieces, which costs more than a small loop), and it is
     neither cached nor announced by itself.
     """
     helper = function.__name__.startswith("_")
-    dispatcher: Any = numba.njit(nogil=True, error_model="numpy", forceinline=helper)(function)
+    dispatcher: Any = numba.njit(nogil=True, error_model="numpy", fastmath={"contract"}, forceinline=helper)(function)
     if not helper:
         dispatcher._cache = _KernelCache(function)
     return dispatcher
