@@ -526,27 +526,37 @@ def test_initial_value_may_depend_on_nothing_free():
 
 
 @pytest.mark.parametrize(
-    ("name", "replacement"), [("gain", "A"), ("gain", "2*t"), ("total", "3"), ("f", "if(t < 1, T, A)"), ("k", "B + E")]
+    ("name", "replacement"),
+    [("gain", "A"), ("gain", "2*t"), ("total", "3"), ("f", "if(t < 1, T, A)"), ("k", "B + E"), ("s", "0.1*t")],
 )
-def test_replacement_that_varies_in_time_is_a_variant(name, replacement):
+@pytest.mark.parametrize("k2", [True, False], ids=["k2 computed from k and s", "k2 free"])
+def test_replacement_that_varies_in_time_is_a_variant(name, replacement, k2):
     """An experiment that replaces an expression is the model with that line changed."""
     value = float(replacement) if replacement == "3" else replacement
-    both = make((EXPERIMENTS[0], Experiment("changed", (Period(0.0, {name: value}),))))
+    changed = Experiment("changed", (Period(0.0, {name: value}),))
+    both = make((EXPERIMENTS[0], changed), k2=k2)
     lines = [line for line in EQUATIONS.splitlines() if not line.startswith(f"{name} =")]
-    text = "\n".join([*lines, f"{name} = {replacement}"])
-    others = tuple(p for p in parameters() if p.name != name)
-    alone = Problem(Model.from_text(text), others, DATA, EXPERIMENTS[:1]) if name != "k" else None
+    text = "\n".join([*lines, f"{name} = {replacement}", *(["k2 = k*r^2 + s"] if k2 else [])])
+    others = tuple(p for p in parameters(k2=k2) if p.name != name and not (k2 and p.name == "k2"))
+    alone = Problem(Model.from_text(text), others, DATA, EXPERIMENTS[:1])
     times = np.linspace(0.0, 2.0, 5)
     frame = of.simulate(both, times=times)
-    assert compile_problem(both).model(0) is not compile_problem(both).model(1) or name == "total"
-    plain = of.simulate(make((EXPERIMENTS[0],)), times=times)
-    np.testing.assert_array_equal(frame[frame.experiment == "plain"]["A"], plain["A"])
-    if alone is not None:
-        expected_frame = of.simulate(alone, times=times)
-        for column in ("A", "B", "total"):
-            np.testing.assert_allclose(
-                frame[frame.experiment == "changed"][column], expected_frame[column], rtol=1e-6, atol=1e-9
-            )
+    plain = of.simulate(make((EXPERIMENTS[0],), k2=k2), times=times)
+    expected_frame = of.simulate(alone, times=times)
+    for column in ("A", "B", "total", "c"):
+        np.testing.assert_array_equal(frame[frame.experiment == "plain"][column], plain[column])
+        np.testing.assert_allclose(
+            frame[frame.experiment == "changed"][column], expected_frame[column], rtol=1e-6, atol=1e-9
+        )
+
+
+def test_initial_value_of_something_that_varies_is_refused():
+    text = "x' = -k*x\nx(0) = k"
+    experiments = (Experiment("main"), Experiment("b", (Period(0.0, {"k": "1 + t"}),)))
+    data = Measurements.from_columns([1.0], {"x": [1.0]})
+    problem = Problem(Model.from_text(text), (Parameter("k", 1.0),), data, experiments)
+    with pytest.raises(ProblemError, match=r"'x\(0\)' depends on 'k', which changes along the trajectory"):
+        compile_problem(problem)
 
 
 def test_initial_value_that_varies_is_refused():

@@ -5,7 +5,8 @@ becomes of a replaced definition or parameter depends on what it is replaced by:
 
 * a number, or an expression of parameters: the name is *lifted*.  In the compiled model it is an entry
   of p, and the experiment's map computes its value.  Numbers are run-time constants ``c`` of the map.
-* an expression that changes along the trajectory: it is *inlined* in a right-hand side of its own.
+* an expression that changes along the trajectory: it is *inlined* in a right-hand side of its own, and so
+  are parameters whose own expressions then change with it.
 
 Experiments with the same lifted and inlined names share a `Variant` of the model; those that also
 replace the same names share a map.  So sixty subjects with different doses need one of each.  Initial
@@ -68,16 +69,17 @@ def variant_of(problem: Problem, pattern: Pattern) -> Variant:
     moving = {model.time, *model.states}
     ever = {name for e in problem.experiments for name in e.periods[0].overrides if not _is_initial(name)}
     given = {name: text for name, text in pattern if not _is_initial(name)}
+    computed = {p.name: p.expression for p in problem.parameters if p.expression is not None}
     replacing = _expressions_of_parameters(problem)
     for name, text in given.items():
         replacing[name] = ca.SX.sym("c") if text is None else problem.expression(text)
     lifted: list[str] = []
     inlined: list[tuple[str, str]] = []
     for name in (*model.definitions, *model.parameters):
-        if name not in ever:
+        if name not in ever and name not in computed:
             continue
         moves = bool(_names_of_symbols(model.resolve([model.symbols[name]], replacing)[0]) & moving)
-        text = given.get(name)
+        text = given.get(name) if name in given else computed.get(name)
         if moves and text is not None:
             inlined.append((name, text))
         elif not moves and name in model.definitions:
@@ -146,11 +148,11 @@ def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> Symbol
             replacing[name] = value
     names = parameters_of(problem, variant)
     # the value of an inlined parameter is not used: its expression stands in the right-hand side
-    wanted = [ca.SX(0.0) if name in inlined else model.symbols[name] for name in names]
+    wanted = [ca.SX.nan() if name in inlined else model.symbols[name] for name in names]
     wanted += [initial[name] for name in model.states]
     resolved = resolve_own(problem, model.resolve(wanted, replacing))
     formal = formal_parameters(problem)
-    _refuse_unknown(problem, [*names, *(f"{s}(0)" for s in model.states)], resolved, {*formal}, constants)
+    _refuse_unknown(problem, [*names, *(f"{s}(0)" for s in model.states)], resolved, {*formal} - inlined, constants)
     return SymbolicFunction(
         name="map",
         time=ca.SX.sym("t"),
