@@ -18,7 +18,7 @@ from odefit.formats import load_problem
 from odefit.integrate import Run, Status, integrator, segment_ends
 from odefit.native.stop import StopFlag, stop_on_interrupt
 from odefit.problem import Problem
-from odefit.solve import TraceRow
+from odefit.solve import Solver, TraceRow
 from odefit.strategy import FitResult, fit_by
 from odefit.strategy.times import data_times
 from odefit.transcribe import SingleShooting
@@ -38,7 +38,11 @@ def load(path: str | Path) -> Problem:
 
 
 def fit(
-    problem: Problem, *, method: str | None = None, callback: Callable[[TraceRow], None] | None = None
+    problem: Problem,
+    *,
+    method: str | None = None,
+    solver: str | Solver | None = None,
+    callback: Callable[[TraceRow], None] | None = None,
 ) -> FitResult:
     """Estimate the free parameters of `problem`.
 
@@ -46,6 +50,8 @@ def fit(
     ----------
     method
         Strategy; the problem's own setting if None.
+    solver
+        Name of a solver, or a composition of one's own; the problem's own setting if None.
     callback
         Called after each iteration.
 
@@ -58,7 +64,7 @@ def fit(
     stop = StopFlag()
     chosen = problem.settings.method if method is None else method
     with stop_on_interrupt(stop):
-        return fit_by(chosen, problem, stop=stop, callback=callback)
+        return fit_by(chosen, problem, solver=solver, stop=stop, callback=callback)
 
 
 def simulate(
@@ -147,8 +153,7 @@ def evaluate(problem: Problem, parameters: Mapping[str, float] | None = None, or
     jacobian = None
     if order and isinstance(found.linear, DenseLinear):
         jacobian = found.linear.jacobian / objective.compiled.to_natural(x)[1]
-    squares = float(np.square(found.residual[: objective.n_data]).sum())
-    roots = np.concatenate([o.root_weight for o in objective.observations])
-    loglik = log_likelihood(squares, roots, absolute=has_absolute_sigma(problem.measurements))
+    squares = objective.sum_of_squares(found)
+    loglik = log_likelihood(squares, objective.root_weights, absolute=has_absolute_sigma(problem.measurements))
     status = "failed" if found.failure else "ok"
     return PointEvaluation(status, found.failure, found.residual, jacobian, found.value, loglik)

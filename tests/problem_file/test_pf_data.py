@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from pf_project import EQUATIONS, PARAMETERS
 
-from odefit.errors import OdefitError, ProblemError, UnsupportedError
+from odefit.errors import OdefitError, ProblemError
 from odefit.formats import measurements_from_frame
 
 PER = PARAMETERS.replace("k = 1\n", 'k = { start = 1, per = "gel" }\n')
@@ -180,8 +180,8 @@ class TestSpreads:
         assert found.sigma.tolist() == [2, 1]
 
     def test_infinite_weight_is_handed_on(self, project):
-        with pytest.raises(UnsupportedError, match="infinite weights"):
-            self.load(project, "time,A,sigma,weight\n0,1,2,inf\n1,1,1,\n")
+        found = self.load(project, "time,A,sigma,weight\n0,1,2,inf\n1,1,1,\n")
+        np.testing.assert_array_equal(found.weight, [np.inf, np.nan])
 
     def test_default(self, project):
         found = self.load(project, "time,A,sigma\n0,1,2\n1,1,\n", "sigma = 0.125")

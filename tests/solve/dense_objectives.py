@@ -54,6 +54,7 @@ class DenseObjective:
     def __init__(self, function: Callable, names: tuple[str, ...], fails: Callable | None = None) -> None:
         self.function = function
         self.names = names
+        self.heavy_root = np.empty(0)
         self.fails = fails
         self.generation = 0
         self.log: list[tuple[np.ndarray, int, int, float]] = []

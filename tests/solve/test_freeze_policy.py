@@ -125,7 +125,7 @@ def test_grids_change_a_limited_number_of_times(most, growth):
     result = minimise(objective, START[rosenbrock], freeze=OmegaTolerance(most=most))
     # a trial that is not taken costs its own renewal and one to go back; convergence costs one more
     assert result.refreshes <= most + 5
-    assert result.status in ("converged", "stalled", "iteration-limit", "flat-valley")
+    assert result.status in ("converged", "stalled", "iteration-limit", "flat-valley", "slow-progress")
     if result.status == "converged":
         assert result.evaluation.error_ratio <= 1.0
 

@@ -9,7 +9,8 @@ import pytest
 from dense_objectives import DenseObjective, minimise, minimise_function
 from more_garbow_hillstrom import beale, kowalik_osborne, rosenbrock
 
-from odefit.solve import Scaling, SolverResult, Termination, TrustRegion
+from odefit.solve import Scaling, SolverResult, Termination, TrustRegion, TrustStep
+from odefit.solve.steps import StepInfo
 
 
 def valley(x):
@@ -269,12 +270,21 @@ REGION = TrustRegion(accept=0.1, poor=0.25, good=0.75)
     [(1.0, 0.8, 0.2, 0.4), (1.0, 0.8, 0.25, 1.0), (1.0, 0.8, 0.75, 1.0), (1.0, 0.8, 0.9, 1.6), (9.0, 0.8, 0.9, 9.0)],
 )
 def test_radius_after_success(radius, length, ratio, expected):
-    assert REGION.after_success(radius, length, ratio) == pytest.approx(expected)
+    control = TrustRegion(initial=radius).start(TrustStep())
+    control.taken(step_of_length(length), ratio)
+    assert control.radius == pytest.approx(expected)
+
+
+def step_of_length(length):
+    return StepInfo(np.zeros(1), np.zeros(1), 1, 0.0, length, 1.0, 1.0, 1.0)
 
 
 def test_radius_after_trouble():
-    assert REGION.after_rejection(0.8) == 0.4
-    assert REGION.after_failure(0.8) == 0.2
+    control = TrustRegion().start(TrustStep())
+    control.rejected(step_of_length(0.8))
+    assert control.radius == 0.4
+    control.failed(step_of_length(0.8))
+    assert control.radius == 0.2
 
 
 @pytest.mark.parametrize(

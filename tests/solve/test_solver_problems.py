@@ -60,7 +60,9 @@ def permuted(problem):
 @pytest.mark.parametrize("problem", [f for f in FUNCTIONS if f.name in CURVED], ids=lambda f: f.name)
 def test_minimum_where_curvature_rules(problem):
     result, _ = run(problem.function, problem.start)
-    assert result.status in ("converged", "flat-valley")
+    assert result.status in ("converged", "slow-progress")
+    if result.status == "slow-progress":
+        assert "strongly curved" in result.message
     assert is_known_minimum(2 * result.value, problem.minima, 1e-5)
 
 

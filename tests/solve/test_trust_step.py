@@ -8,6 +8,7 @@ from scipy.linalg import qr
 from scipy.optimize import brentq, minimize
 
 from odefit.solve import Reduced, Scaling, TrustStep
+from odefit.solve.dense_step import DenseStepProblem
 
 SEEDS = range(20)
 INF = np.inf
@@ -26,7 +27,22 @@ def prepare(r, b, x, lower=None, upper=None, logarithmic=False):
     scaling = Scaling(x.copy(), np.full(n, logarithmic))
     lower = np.full(n, -INF) if lower is None else lower
     upper = np.full(n, INF) if upper is None else upper
-    return TrustStep().prepare(Reduced(np.ascontiguousarray(r), b), x, scaling, lower, upper), scaling.of(x)
+    problem = DenseStepProblem(scaling, lower, upper, 0, 0)
+    problem.move(TriangularLinear(np.ascontiguousarray(r), b), x)
+    return problem, scaling.of(x)
+
+
+class TriangularLinear:
+    """A linear model that is reduced already: its residual is -b."""
+
+    def __init__(self, r, b):
+        self.reduced = Reduced(r, b)
+
+    def reduce(self):
+        return self.reduced
+
+    def reduce_residual(self, residual):
+        return -residual
 
 
 def diagonal_form(r, b, scale):
@@ -191,7 +207,7 @@ def test_second_order_correction(seed, radius):
     curvature = 1e-3 * rng.normal(size=4) * np.linalg.norm(b)
     problem, scale = prepare(r, b, x)
     step = problem.step(radius)
-    corrected, length = problem.correction(step, b - r @ step.v - curvature)
+    corrected, length = problem.correction(step, -(b - r @ step.v - curvature), np.empty(0))
     d, _, metric = diagonal_form(r, b, scale)
     q = qr(r * scale, pivoting=True)[0]
     expected = d / (d**2 + step.damping) * (q.T @ (-2 * curvature))
@@ -206,7 +222,7 @@ def test_correction_stays_in_the_box():
     r, b, x, lower, upper = random_box(3, 4)
     problem, _ = prepare(r, b, x, lower, upper)
     step = problem.step(1.0)
-    corrected, _ = problem.correction(step, b + 100.0)
+    corrected, _ = problem.correction(step, -(b + 100.0), np.empty(0))
     assert (corrected >= lower).all()
     assert (corrected <= upper).all()
 

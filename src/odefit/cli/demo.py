@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from odefit.cli.fit import Json, Method, Out
+from odefit.cli.fit import Json, Method, Out, SolverName
 from odefit.cli.output import fit_and_report
 from odefit.formats import load_problem
 from odefit.gallery import names, path_of
@@ -15,6 +15,7 @@ from odefit.gallery import names, path_of
 def demo(
     name: Annotated[str | None, typer.Argument(help="Name of a gallery problem; lists them if left out.")] = None,
     method: Method = None,
+    solver: SolverName = None,
     json: Json = False,
     out: Out = None,
 ) -> None:
@@ -25,4 +26,4 @@ def demo(
     if name is None:
         print("\n".join(names()))
         return
-    fit_and_report(load_problem(path_of(name)), method, json, out)
+    fit_and_report(load_problem(path_of(name)), method, solver, json, out)

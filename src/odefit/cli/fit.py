@@ -9,8 +9,12 @@ import typer
 
 from odefit.cli.output import fit_and_report
 from odefit.formats import load_problem
+from odefit.solve import SOLVERS
 
 Method = Annotated[str | None, typer.Option(help="Strategy; the file's own by default.")]
+SolverName = Annotated[
+    str | None, typer.Option("--solver", help=f"One of {', '.join(SOLVERS)}; the file's own by default.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the summary.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for result.json; made if needed.")]
 
@@ -18,6 +22,7 @@ Out = Annotated[Path | None, typer.Option(help="Folder for result.json; made if 
 def fit(
     file: Annotated[Path, typer.Argument(help="Problem file (TOML).")],
     method: Method = None,
+    solver: SolverName = None,
     json: Json = False,
     out: Out = None,
 ) -> None:
@@ -25,4 +30,4 @@ def fit(
 
     Example: odefit fit barnes.toml --out results
     """
-    fit_and_report(load_problem(file), method, json, out)
+    fit_and_report(load_problem(file), method, solver, json, out)

@@ -33,12 +33,12 @@ def announce_compilation() -> None:
         logger.addHandler(_Stderr())
 
 
-def fit_and_report(problem: Problem, method: str | None, json: bool, out: Path | None) -> None:
+def fit_and_report(problem: Problem, method: str | None, solver: str | None, json: bool, out: Path | None) -> None:
     """Fit, print, write ``result.json`` if asked to, and leave with the right exit code."""
     import odefit.api
 
     announce_compilation()
-    result: FitResult = odefit.api.fit(problem, method=method)
+    result: FitResult = odefit.api.fit(problem, method=method, solver=solver)
     print(result_json(result) if json else result.summary(), end="" if json else "\n")
     if out is not None:
         path = write_result(result, out)

@@ -16,6 +16,8 @@ from odefit.errors import ProblemError
 from odefit.native.kernel import kernel
 from odefit.problem import Measurements
 
+_HEAVY = 1e3  # weight over the median of its observable, from which a measurement is treated by itself
+
 
 @kernel
 def _residual(value, datum, root_weight):
@@ -32,9 +34,38 @@ def root_weights(data: Measurements) -> npt.NDArray[np.float64]:
             "some measurements have a sigma and others have none; give all of them one, or none "
             "(then a common one is estimated)."
         )
-    weight = np.where(np.isfinite(data.weight), data.weight, 1.0)
-    root = np.where(given, 1.0 / np.where(given, data.sigma, 1.0), np.sqrt(weight))
+    weight = np.where(np.isnan(data.weight), 1.0, data.weight)
+    root = np.where(given & np.isfinite(weight), 1.0 / np.where(given, data.sigma, 1.0), np.sqrt(weight))
     return np.where(used, root, 0.0)
+
+
+def heavy_measurements(
+    data: Measurements, roots: npt.NDArray[np.float64]
+) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+    """Tell which measurements have a very large or infinite weight, and what ordinary ones like them have.
+
+    Large means a thousand times the median of the same observable: where all values of an observable have
+    large weights, they express its unit.
+
+    Returns
+    -------
+    heavy, ordinary
+        Per measurement: whether it is heavy, and the ordinary root weight.
+    """
+    heavy = np.isinf(roots)
+    ordinary = np.ones(roots.size)
+    spread = np.isfinite(data.weight) & (data.weight > 0)
+    if not heavy.any() and not (spread.any() and np.ptp(data.weight[spread]) > 0):
+        return heavy, ordinary  # the common case costs nothing
+    finite = (roots > 0) & ~heavy
+    everywhere = float(np.median(roots[finite])) if finite.any() else 1.0
+    for name in np.unique(data.observable):
+        own = data.observable == name
+        typical = float(np.median(roots[own & finite])) if (own & finite).any() else everywhere
+        ordinary[own] = typical
+        heavy[own] |= roots[own] >= math.sqrt(_HEAVY) * typical
+    given = np.isfinite(data.sigma)
+    return heavy & ~(given & np.isfinite(roots)), np.where(given, 1.0 / np.where(given, data.sigma, 1.0), ordinary)
 
 
 def log_likelihood(sum_of_squares: float, roots: npt.NDArray[np.float64], *, absolute: bool) -> float:

@@ -17,10 +17,16 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, _Reader]]] = {
         "atol": ("atol", number),
         "max_steps": ("max_steps", whole),
     },
-    "fit": {"method": ("method", text), "tol": ("tol", number), "max_iterations": ("max_iterations", whole)},
+    "fit": {
+        "method": ("method", text),
+        "solver": ("solver", text),
+        "freeze": ("freeze", text),
+        "tol": ("tol", number),
+        "max_iterations": ("max_iterations", whole),
+    },
 }
 """Section to key to the setting's own name and how it is read."""
-_PLANNED = {"integrator": (), "fit": ("criterion", "solver", "starts", "seed")}
+_PLANNED = {"integrator": (), "fit": ("criterion", "starts", "seed")}
 
 
 def read_settings(content: Mapping[str, Any]) -> Settings:

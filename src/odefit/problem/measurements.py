@@ -120,8 +120,6 @@ class Measurements:
             raise ProblemError(f"a measurement has sigma = {bad:g}; a standard deviation is positive and finite.")
         if (self.weight < 0).any():
             raise ProblemError("a measurement has a negative weight; weights lie between 0 and infinity.")
-        if np.isinf(self.weight).any():
-            raise UnsupportedError("infinite weights (the model passes through a value)")
         both = np.isfinite(self.sigma) & np.isfinite(self.weight) & (self.weight != 0)
         if both.any():
             raise ProblemError("a measurement has both sigma and weight; give one of the two (or weight 0).")

@@ -33,8 +33,10 @@ class Settings:
     ----------
     integrator, rtol, atol, max_steps
         Integration method, relative and absolute local error tolerance, steps per experiment.
-    method
-        Strategy of the fit.
+    method, solver
+        Strategy of the fit, and the composition that minimises.
+    freeze
+        When the steps of the integration, frozen during a fit, are chosen anew.
     tol, max_iterations
         The fit ends when the linearised problem promises to reduce the norm of the residuals by less
         than the fraction `tol`, or after that many iterations.
@@ -45,6 +47,8 @@ class Settings:
     atol: float = 1e-9
     max_steps: int = 100_000
     method: str = "single"
+    solver: str = "trust"
+    freeze: str = "omega"
     tol: float = 1e-6
     max_iterations: int = 200
 

@@ -7,6 +7,7 @@ grids themselves belong to the transcription.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
@@ -51,3 +52,49 @@ class OmegaTolerance:
     def is_trustworthy(self, ratio: float) -> bool:
         """Within the tolerance: what an adaptive integration would deliver."""
         return ratio <= 1.0
+
+
+@dataclass(frozen=True)
+class ErrorGrowth:
+    """The rules of Nowak et al.
+
+    (14): a step that makes the error grow by more than `sigma2` over that of the last point is shortened (an
+    error within the tolerance is no growth, whatever it was before).  (13): where the error exceeds `sigma1`
+    times the tolerance otherwise, the grids are renewed.
+    """
+
+    sigma1: float = 10.0
+    sigma2: float = 10.0
+    most: int = 60
+
+    def decide(self, new_ratio: float, old_ratio: float, refreshes: int) -> Decision:
+        """See `FreezePolicy`."""
+        if not new_ratio <= max(1.0, self.sigma2 * old_ratio):
+            return Decision.SHORTEN
+        if new_ratio <= self.sigma1:
+            return Decision.KEEP
+        return Decision.REFRESH if refreshes < self.most else Decision.SHORTEN
+
+    def is_trustworthy(self, ratio: float) -> bool:
+        """Within the tolerance: what an adaptive integration would deliver."""
+        return ratio <= 1.0
+
+
+@dataclass(frozen=True)
+class Readapt:
+    """No frozen grids: every evaluation of the objective adapts its own, as most programs do.
+
+    For comparison.  The objective is not smooth then, and values on different grids are compared.
+    """
+
+    def decide(self, new_ratio: float, old_ratio: float, refreshes: int) -> Decision:
+        """See `FreezePolicy`."""
+        return Decision.KEEP if math.isfinite(new_ratio) else Decision.SHORTEN
+
+    def is_trustworthy(self, ratio: float) -> bool:
+        """Every evaluation was adaptive."""
+        return True
+
+
+POLICIES: dict[str, FreezePolicy] = {"omega": OmegaTolerance(), "growth": ErrorGrowth(), "readapt": Readapt()}
+"""Freeze policies by the names that problem files use."""

@@ -14,13 +14,35 @@ import numpy.typing as npt
 
 from odefit.solve import termination as ends
 from odefit.solve.contract import Evaluation, Objective, SolverResult, TraceRow
+from odefit.solve.dense_step import DenseStepProblem
 from odefit.solve.freeze import Decision, FreezePolicy
-from odefit.solve.globalisation import TrustRegion
+from odefit.solve.globalisation import Globalisation
+from odefit.solve.merit import Merit
 from odefit.solve.scaling import Scaling
+from odefit.solve.steps import Step, StepInfo
 from odefit.solve.termination import Termination
-from odefit.solve.trust_step import StepInfo, TrustStep, TrustStepProblem
 
 Array = npt.NDArray[np.float64]
+
+
+_NO_DESCENT = 1e-4  # cosine between the residual and what an unknown can change, that is as good as none
+_MOVING = 0.01  # relative change in one step, from which an unknown is said to move
+_CURVED = (
+    "no further progress could be made: this is a minimum as far as can be told, but the model is so strongly curved "
+    "here that its linearisation says little of it"
+)
+
+
+def _largest_cosine(point: Evaluation) -> float:
+    """Return the largest cosine between the residual and a column of the Jacobian: 0 at a stationary point."""
+    if point.linear is None or not point.value > 0.0:
+        return 0.0
+    r, b, heavy = point.linear.reduce()
+    finite = np.isfinite(heavy.root)
+    rows = np.vstack([(heavy.root[:, None] * heavy.rows)[finite], r]) if finite.size else r
+    right = np.append((heavy.root * heavy.right)[finite], b)
+    sizes = np.linalg.norm(rows, axis=0)
+    return float(np.max(np.abs(rows.T @ right) / np.where(sizes > 0, sizes, 1.0))) / math.sqrt(2.0 * point.value)
 
 
 def solve(
@@ -30,8 +52,8 @@ def solve(
     upper: Array,
     *,
     scaling: Scaling,
-    step: TrustStep,
-    globalisation: TrustRegion,
+    step: Step,
+    globalisation: Globalisation,
     termination: Termination,
     freeze: FreezePolicy,
     callback: Callable[[TraceRow], None] | None = None,
@@ -61,30 +83,34 @@ class _Search:
         lower: Array,
         upper: Array,
         scaling: Scaling,
-        step: TrustStep,
-        region: TrustRegion,
+        step: Step,
+        globalisation: Globalisation,
         termination: Termination,
         freeze: FreezePolicy,
         callback: Callable[[TraceRow], None] | None,
     ) -> None:
         self.objective = objective
-        self.lower, self.upper = lower, upper
         self.scaling = scaling
-        self.stepper = step
-        self.region = region
+        self.kind = step
+        self.attempts = globalisation.attempts
+        self.control = globalisation.start(step)
         self.termination = termination
         self.freeze = freeze
         self.callback = callback
-        self.radius = region.initial
+        root = objective.heavy_root
+        self.merit = Merit(root)
+        self.problem = DenseStepProblem(scaling, lower, upper, root.size, int(np.isinf(root).sum()))
         self.evaluations = 0
         self.refreshes = 0
         self.flat = 0
-        self.last_promised = math.inf
+        self.most_settled, self.faded = 0, False  # directions determined or at a bound; fewer than before
+        self.last_promised, self.last_length = math.inf, 0.0
         self.eager = True  # ask for derivatives at once: most trial points are taken
         self.iteration = 0
         self.interrupted = False
         self.renewed: Evaluation | None = None  # the last point on grids of its own
         self.last_failure = ""
+        self.proposal: StepInfo | None = None
         self.trace: list[TraceRow] = []
 
     def run(self, x0: Array) -> SolverResult:
@@ -92,70 +118,94 @@ class _Search:
         point = self.renew(x0)
         if point.failure:
             if point.interrupted:
-                return self.result(ends.INTERRUPTED, "the fit was stopped before it began", point, None, None)
-            message = f"the model cannot be computed at the start: {point.failure}"
-            return self.result(ends.FAILED, message, point, None, None)
-        problem: TrustStepProblem | None = None
+                return self.result(ends.INTERRUPTED, "the fit was stopped before it began", point)
+            return self.result(ends.FAILED, f"the model cannot be computed at the start: {point.failure}", point)
         while True:
-            linear = point.linear
-            assert linear is not None
-            if problem is None:
-                problem = self.stepper.prepare(linear.reduce(), point.x, self.scaling, self.lower, self.upper)
-            else:
-                problem.move(linear.reduce(), point.x)
-            proposal = problem.step(self.radius)
-            reason = self.termination.convergence(proposal.decrement, math.sqrt(2.0 * point.value))
-            if proposal.rank == 0 and not problem.held.all():
+            assert point.linear is not None
+            self.problem.move(point.linear, point.x)
+            proposal = self.proposal = self.control.propose(self.problem)
+            settled = proposal.rank + int(np.count_nonzero(self.problem.held))
+            self.most_settled, self.faded = max(self.most_settled, settled), settled < self.most_settled
+            if proposal.rank == 0 and not self.problem.held.all():
                 message = "the data do not depend on any free parameter near this point"
-                return self.result(ends.NO_INFLUENCE, message, point, problem, proposal)
-            if not reason and proposal.damping == 0.0 and self.termination.is_rounding(proposal.promised, point.value):
-                reason = "no reduction that could be told from rounding is left"
+                return self.result(ends.NO_INFLUENCE, message, point)
+            reason = self.convergence(point, proposal)
+            if reason and self.is_running_away(point, proposal):
+                if self.faded or self.termination.is_rounding(proposal.promised, point.value):
+                    return self.result(*self.words_for_creeping(point), point)
+                reason = ""
             if reason:
                 if self.freeze.is_trustworthy(point.error_ratio) or point is self.renewed:
-                    return self.result(ends.CONVERGED, reason, point, problem, proposal)
+                    return self.result(ends.CONVERGED, reason, point)
                 fresh = self.renew(point.x)  # converged on stale grids: look again on new ones
                 if fresh.failure:
-                    status, message = self.words_for_failure(fresh)
-                    return self.result(status, message, point, problem, proposal)
+                    return self.result(*self.words_for_failure(fresh), point)
                 point = fresh
                 continue
             if self.iteration >= self.termination.max_iterations:
-                message = f"the limit of {self.iteration} iterations was reached"
-                return self.result(ends.LIMIT, message, point, problem, proposal)
-            taken = self.advance(point, problem, proposal)
+                return self.result(ends.LIMIT, f"the limit of {self.iteration} iterations was reached", point)
+            taken = self.advance(point, proposal)
             if taken is None:
-                status, message = self.words_for_no_progress()
-                return self.result(status, message, point, problem, proposal)
+                return self.result(*self.words_for_no_progress(point), point)
             point = taken
             if point.linear is None:
                 derived = self.evaluate(point.x, 1)
                 if derived.failure:  # its value exists, its derivatives do not
-                    status, message = self.words_for_failure(derived)
-                    return self.result(status, message, point, problem, proposal)
+                    return self.result(*self.words_for_failure(derived), point)
                 point = derived
             if self.flat >= self.termination.flat_times:
-                return self.result(ends.FLAT, self.words_for_valley(point, proposal), point, problem, proposal)
+                return self.result(*self.words_for_creeping(point), point)
 
-    def advance(self, point: Evaluation, problem: TrustStepProblem, proposal: StepInfo) -> Evaluation | None:
-        """Try steps of decreasing length until one is good; return the new point, or None."""
-        for _ in range(self.region.attempts):
+    def convergence(self, point: Evaluation, proposal: StepInfo) -> str:
+        """Return which test of convergence is met at `point`, in words, or an empty string."""
+        norm = math.sqrt(2.0 * point.value)
+        if not self.termination.is_feasible(self.merit.violation(point), norm):
+            return ""
+        reason = self.termination.convergence(proposal.decrement, norm)
+        # with rows of infinite weight a step may promise nothing, and yet be needed to meet them
+        left = proposal.promised if self.merit.trivial else 0.5 * proposal.decrement**2
+        if not reason and proposal.damping == 0.0 and self.termination.is_rounding(left, point.value):
+            reason = "no reduction that could be told from rounding is left"
+        return reason
+
+    def is_running_away(self, point: Evaluation, proposal: StepInfo) -> bool:
+        """Tell whether the full step would still change an unknown much, though that changes nothing.
+
+        At a minimum the full step vanishes even in directions that the data hardly fix; on a plateau it
+        stays as large as the unknown itself, since the influence of the unknown fades with its value, until
+        it cannot be told from rounding and the rank drops.
+        """
+        if self.faded:
+            return True
+        full = proposal if proposal.damping == 0.0 else self.problem.step(math.inf)
+        return bool(np.max(np.abs(full.v) / self.scaling.of(point.x)) > self.termination.largest_last_step)
+
+    def advance(self, point: Evaluation, proposal: StepInfo) -> Evaluation | None:
+        """Try steps until one is good; return the new point, or None."""
+        assert point.linear is not None
+        linear = point.linear
+        for _ in range(self.attempts):
+            promised = self.merit.promised(linear, proposal)
             point, trial = self.try_point(point, proposal.x)
             if self.interrupted or point.failure:
                 return None
             if trial is None:
-                self.radius = self.region.after_failure(proposal.length)
+                self.control.failed(proposal)
             else:
-                ratio = (point.value - trial.value) / proposal.promised
-                if point.linear is not None and self.stepper.wants_correction(ratio, proposal.promised, point.value):
-                    trial, ratio = self.corrected(point, problem, proposal, trial, ratio)
-                if ratio >= self.region.accept:
-                    return self.take(point, trial, proposal, ratio)
-                self.radius = self.region.after_rejection(proposal.length)
+                before = self.merit.of(point)
+                gained = before - self.merit.of(trial)
+                if point.linear is not None and self.kind.wants_correction(gained / promised, promised, before):
+                    trial = self.corrected(point, proposal, trial)
+                    gained = before - self.merit.of(trial)
+                if self.control.is_good(gained / promised):
+                    self.take(trial, proposal, promised, gained, before)
+                    return trial
+                self.control.rejected(proposal)
                 if point.linear is None:  # the grids were moved to a point that is not taken
                     point = self.renew(point.x)
             self.eager = False
-            proposal = problem.step(self.radius)
-            if self.termination.is_rounding(proposal.promised, point.value):
+            proposal = self.proposal = self.control.propose(self.problem)
+            if self.termination.is_rounding(proposal.promised, point.value) and self.merit.trivial:
                 return None
         return None
 
@@ -177,38 +227,33 @@ class _Search:
                 return old, trial
         return (point if self.interrupted else self.renew(point.x)), None
 
-    def corrected(
-        self,
-        point: Evaluation,
-        problem: TrustStepProblem,
-        proposal: StepInfo,
-        trial: Evaluation,
-        ratio: float,
-    ) -> tuple[Evaluation, float]:
+    def corrected(self, point: Evaluation, proposal: StepInfo, trial: Evaluation) -> Evaluation:
         """Return the better one of the trial point and its second-order correction."""
-        linear = point.linear
-        assert linear is not None
-        x, length = problem.correction(proposal, linear.reduce_residual(trial.residual))
+        x, length = self.problem.correction(proposal, trial.residual, trial.misfit)
         if not length <= 0.5 * proposal.length:
-            return trial, ratio
+            return trial
         better = self.evaluate(x, 0)
-        if better.failure or not better.value < trial.value or better.error_ratio > max(10.0, trial.error_ratio):
-            return trial, ratio
-        return better, (point.value - better.value) / proposal.promised
+        if better.failure or not self.merit.of(better) < self.merit.of(trial):
+            return trial
+        return trial if better.error_ratio > max(10.0, trial.error_ratio) else better
 
-    def take(self, point: Evaluation, trial: Evaluation, proposal: StepInfo, ratio: float) -> Evaluation:
-        """Accept `trial`: update radius, valley counter and trace."""
-        flat = proposal.damping > 0.0 and self.termination.is_flat(
-            proposal.promised, point.value - trial.value, point.value
-        )
-        # promises that grow with the trust region only mean that it began too small
-        growing = proposal.promised > 1.5 * self.last_promised
-        self.flat = self.flat + 1 if flat and not growing else 0
-        self.last_promised = proposal.promised
-        self.radius = self.region.after_success(self.radius, proposal.length, ratio)
+    def take(self, trial: Evaluation, proposal: StepInfo, promised: float, gained: float, before: float) -> None:
+        """Accept `trial`: update step control, counter of idle steps and trace."""
+        flat = proposal.damping > 0.0 and self.termination.is_flat(promised, gained, before)
+        # promises that grow with the trust region only mean that it began too small; steps that
+        # shrink mean convergence, if slow
+        idle = promised <= 1.5 * self.last_promised and proposal.length >= 0.7 * self.last_length
+        self.flat = self.flat + 1 if flat and idle else 0
+        self.last_promised, self.last_length = promised, proposal.length
+        self.control.taken(proposal, gained / promised)
         self.iteration += 1
-        self.record(trial, proposal)
-        return trial
+        row = TraceRow(
+            self.iteration, trial.value, proposal.decrement, proposal.length, self.control.radius,
+            proposal.rank, proposal.damping, trial.generation,
+        )  # fmt: skip
+        self.trace.append(row)
+        if self.callback is not None:
+            self.callback(row)
 
     def evaluate(self, x: Array, order: int) -> Evaluation:
         self.evaluations += 1
@@ -224,39 +269,42 @@ class _Search:
         self.renewed = self.evaluate(x, 1)
         return self.renewed
 
-    def record(self, point: Evaluation, proposal: StepInfo) -> None:
-        row = TraceRow(
-            self.iteration, point.value, proposal.decrement, proposal.length, self.radius,
-            proposal.rank, proposal.damping, point.generation,
-        )  # fmt: skip
-        self.trace.append(row)
-        if self.callback is not None:
-            self.callback(row)
-
     def words_for_failure(self, point: Evaluation) -> tuple[str, str]:
         """Return status and message for a point that could not be evaluated."""
         if self.interrupted:
             return ends.INTERRUPTED, "the fit was stopped; this is the best point so far"
         return ends.FAILED, point.failure
 
-    def words_for_no_progress(self) -> tuple[str, str]:
+    def words_for_no_progress(self, point: Evaluation) -> tuple[str, str]:
         if self.interrupted:
             return ends.INTERRUPTED, "the fit was stopped; this is the best point so far"
+        violation = self.merit.violation(point)
+        if not self.termination.is_feasible(violation, math.sqrt(2.0 * point.value)):
+            return ends.INFEASIBLE, (
+                f"the model could not be made to pass through the data of infinite weight; they are missed by "
+                f"{violation:.3g}"
+            )
+        if not self.last_failure and _largest_cosine(point) <= _NO_DESCENT:
+            return ends.SLOW, _CURVED
         why = f" (the last failure: {self.last_failure})" if self.last_failure else ""
         return ends.STALLED, f"no step, however short, reduces the objective further{why}"
 
-    def words_for_valley(self, point: Evaluation, proposal: StepInfo) -> str:
-        name = self.objective.names[int(np.argmax(np.abs(proposal.v) / self.scaling.of(point.x)))]
-        return f"the objective hardly changes any more, but '{name}' keeps moving: the data do not fix it"
+    def words_for_creeping(self, point: Evaluation) -> tuple[str, str]:
+        """Return status and message where steps have no consequence any more."""
+        assert self.proposal is not None
+        assert point.linear is not None
+        scale = self.scaling.of(point.x)
+        moving = np.abs(self.proposal.v) / scale
+        if self.faded:
+            runaway = int(np.argmin(np.linalg.norm(point.linear.reduce().R * scale, axis=0)))
+        elif self.proposal.condition < self.termination.valley_condition and moving.max() >= _MOVING:
+            runaway = int(np.argmax(moving))
+        else:
+            return ends.SLOW, _CURVED
+        name = self.objective.names[runaway]
+        return ends.FLAT, f"the objective hardly changes any more, but '{name}' keeps moving: the data do not fix it"
 
-    def result(
-        self,
-        status: str,
-        message: str,
-        point: Evaluation,
-        problem: TrustStepProblem | None,
-        proposal: StepInfo | None,
-    ) -> SolverResult:
+    def result(self, status: str, message: str, point: Evaluation) -> SolverResult:
         return SolverResult(
             status=status,
             message=message,
@@ -266,7 +314,8 @@ class _Search:
             iterations=self.iteration,
             evaluations=self.evaluations,
             refreshes=self.refreshes,
-            active=np.zeros(point.x.size, dtype=bool) if problem is None else problem.held,
-            rank=0 if proposal is None else proposal.rank,
+            active=self.problem.held if self.proposal is not None else np.zeros(point.x.size, dtype=bool),
+            rank=0 if self.proposal is None else self.proposal.rank,
+            note=self.control.note,
             trace=tuple(self.trace),
         )

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 
 CONVERGED = "converged"
 FLAT = "flat-valley"
+SLOW = "slow-progress"
+INFEASIBLE = "infeasible"
 STALLED = "stalled"
 LIMIT = "iteration-limit"
 NO_INFLUENCE = "no-influence"
@@ -30,9 +32,15 @@ class Termination:
         Relative: decrement <= tol ||r||.
     tol_abs
         Absolute: decrement <= tol_abs.
-    flat, flat_times
-        A valley: this many damped steps in a row that neither promise nor bring more than the
-        fraction `flat` of the objective.  Not converged.
+    tol_refinement
+        Refinement: the full step promises to reduce the objective by less than this fraction of it.  (With
+        the relative test alone that fraction is tol^2.)
+    flat, flat_times, valley_condition
+        Idle steps: this many damped steps in a row that neither promise nor bring more than the
+        fraction `flat` of the objective.  Not converged: a valley if the linear problem is worse
+        conditioned than `valley_condition`, else curvature.
+    largest_last_step
+        Not converged while the full step would change an unknown by more than this, relative to its scale.
     rounding
         A promised reduction below this fraction of the objective cannot be seen.
     max_iterations
@@ -41,8 +49,11 @@ class Termination:
 
     tol: float = 1e-6
     tol_abs: float = 0.0
+    tol_refinement: float = 0.0
     flat: float = 1e-6
     flat_times: int = 3
+    valley_condition: float = 1e-3
+    largest_last_step: float = 0.1
     rounding: float = 1e-14
     max_iterations: int = 200
 
@@ -56,7 +67,13 @@ class Termination:
             )
         if decrement <= self.tol_abs:
             return f"what the linearised model could still remove ({decrement:.1e}) is below the integration error"
+        if decrement**2 <= self.tol_refinement * residual_norm**2:
+            return f"the linearised model promises to reduce the objective by less than {self.tol_refinement:.1e} of it"
         return ""
+
+    def is_feasible(self, violation: float, residual_norm: float) -> bool:
+        """Tell whether rows of infinite weight hold: a hundred times more exactly than the others converge."""
+        return violation <= max(self.tol_abs, 0.01 * self.tol * residual_norm)
 
     def is_flat(self, promised: float, gained: float, value: float) -> bool:
         """Tell whether a damped step was of no consequence."""

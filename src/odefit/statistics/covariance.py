@@ -75,7 +75,7 @@ def linearised_statistics(
     Parameters
     ----------
     factor
-        Triangular factor R of the Jacobian with the rows of the priors, (n, n).
+        A factor R of the Jacobian with the rows of the priors, R'R = H; (any number of rows, n).
     active
         Parameters held at a bound.
     sum_of_squares
@@ -87,7 +87,7 @@ def linearised_statistics(
     equality_rows
         Rows E that hold exactly, (k, n).
     """
-    n = factor.shape[0]
+    n = factor.shape[1]
     free = np.flatnonzero(~active)
     basis = _null_space(None if equality_rows is None else equality_rows[:, free], free.size)
     norms = np.linalg.norm(factor[:, free], axis=0)

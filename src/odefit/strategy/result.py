@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA = "odefit-result-1"
+_AS_GOOD_AS_EXACT = 1e4  # root weight from which rounding could not tell a row from one that holds exactly
 
 
 class ParameterReport(NamedTuple):
@@ -64,14 +65,15 @@ class FitResult:
         What was fitted.
     solution
         The solver's own account, with the trace.
-    method
-        The strategy that was used.
+    method, solver
+        The strategy and the solver that were used.
     """
 
     problem: Problem
     solution: SolverResult
     objective_function: SingleShooting = field(repr=False)
     method: str = "single"
+    solver: str = "trust"
 
     @property
     def status(self) -> str:
@@ -112,13 +114,13 @@ class FitResult:
 
     @property
     def n_data(self) -> int:
-        """Number of measured values that took part; priors do not count."""
-        return self.objective_function.n_data
+        """Number of measured values that took part; priors and values that must be met exactly do not count."""
+        return self.objective_function.n_data - self.objective_function.data.exact.size
 
     @property
     def sum_of_squares(self) -> float:
         """Weighted sum of squares of the data, without priors."""
-        return float(np.square(self.solution.evaluation.residual[: self.n_data]).sum())
+        return self.objective_function.sum_of_squares(self.solution.evaluation)
 
     @property
     def dof(self) -> int:
@@ -133,8 +135,8 @@ class FitResult:
     @cached_property
     def loglik(self) -> float | None:
         """Normal log likelihood; with its own best common variance where no sigma was given."""
-        roots = np.concatenate([o.root_weight for o in self.objective_function.observations])
         absolute = has_absolute_sigma(self.problem.measurements)
+        roots = self.objective_function.root_weights
         return _number(log_likelihood(self.sum_of_squares, roots, absolute=absolute))
 
     @cached_property
@@ -143,13 +145,17 @@ class FitResult:
         linear = self.solution.evaluation.linear
         if linear is None:
             return None
+        reduced = linear.reduce()
+        heavy = reduced.heavy
+        exact = heavy.root >= _AS_GOOD_AS_EXACT
         return linearised_statistics(
-            linear.reduce().R,
+            np.vstack([heavy.root[~exact, None] * heavy.rows[~exact], reduced.R]) if heavy.root.size else reduced.R,
             self.solution.active,
             self.sum_of_squares,
             self.n_data,
             absolute=has_absolute_sigma(self.problem.measurements),
-            prior_rows=linear.jacobian[self.n_data :] if isinstance(linear, DenseLinear) else None,
+            prior_rows=linear.jacobian[self.objective_function.n_data :] if isinstance(linear, DenseLinear) else None,
+            equality_rows=heavy.rows[exact] if exact.any() else None,
         )
 
     @cached_property
@@ -248,6 +254,8 @@ class FitResult:
         found = []
         if not self.converged:
             found.append(Notice(f"convergence.{self.status}", f"The fit did not converge: {self.message}."))
+        if self.solution.note:
+            found.append(Notice("solver.note", f"{self.solution.note[0].upper()}{self.solution.note[1:]}."))
         place = set(self.objective_function.names)
         n = len(self.objective_function.names)
         if self.n_data < n:
@@ -301,6 +309,7 @@ class FitResult:
             "n_data": self.n_data,
             "dof": self.dof,
             "method": self.method,
+            "solver": self.solver,
             "attempts": [{"method": self.method, "status": self.status, "objective": _number(self.objective)}],
             "validation": {
                 name: {"n_data": row.n_data, "sum_of_squares": _number(row.sum_of_squares)}

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from odefit.criteria.least_squares import _residual, root_weights
+from odefit.criteria.least_squares import _residual, heavy_measurements, root_weights
 from odefit.integrate import segment_ends
 from odefit.native.calls import call_observe
 from odefit.native.kernel import kernel
@@ -32,7 +32,7 @@ class Observation:
     at, observable
         Per measurement: index into `times`, index among the problem's observables.
     value, root_weight
-        Per measurement: datum and square root of the weight.
+        Per measurement: datum and square root of the weight; where that is infinite, that of ordinary ones.
     row_slots
         Per measurement: the slots of the parameters that depend on the measurement, (m, n_a).
     source
@@ -60,13 +60,24 @@ class Observations:
     first
         First row of each experiment among all measurements.
     n_data, norm
-        Number of measurements, norm of the weighted data.
+        Number of measurements, norm of the weighted data (without heavy ones).
+    heavy, heavy_root, heavy_factor
+        Rows of the measurements with very large or infinite weights; the roots of those weights relative to
+        those of ordinary measurements, descending; and what turns such a row into one of ordinary weight.
     """
 
     of_experiment: tuple[Observation, ...]
     first: tuple[int, ...]
     n_data: int
     norm: float
+    heavy: Indices
+    heavy_root: Array
+    heavy_factor: Array
+
+    @property
+    def exact(self) -> Indices:
+        """Rows of the measurements of infinite weight."""
+        return self.heavy[np.isinf(self.heavy_root)]
 
 
 _remembered: weakref.WeakKeyDictionary[Problem, dict[str, Observations]] = weakref.WeakKeyDictionary()
@@ -79,17 +90,35 @@ def observations(problem: Problem, use: str = "fit") -> Observations:
     """
     found = _remembered.setdefault(problem, {})
     if use not in found:
-        listed = _observations(problem, use)
-        sizes = [o.value.size for o in listed]
-        with np.errstate(over="ignore"):  # too large for a number: then so is the objective, and says so
-            squares = sum(float(np.square(o.root_weight * o.value).sum()) for o in listed)
-        found[use] = Observations(listed, (0, *np.cumsum(sizes).tolist()), sum(sizes), math.sqrt(squares))
+        found[use] = _gathered(problem, use)
     return found[use]
 
 
-def _observations(problem: Problem, use: str) -> tuple[Observation, ...]:
+def _gathered(problem: Problem, use: str) -> Observations:
+    roots = root_weights(problem.measurements)
+    is_heavy, ordinary = heavy_measurements(problem.measurements, roots)
+    listed = _observations(problem, use, roots, np.where(np.isinf(roots), ordinary, roots))
+    sizes = [o.value.size for o in listed]
+    source = np.concatenate([o.source for o in listed]) if listed else np.empty(0, np.int64)
+    heavy = np.flatnonzero(is_heavy[source])
+    relative = roots[source[heavy]] / ordinary[source[heavy]]
+    order = np.argsort(-relative, kind="stable")
+    heavy, relative = heavy[order], relative[order]
+    with np.errstate(over="ignore"):  # too large for a number: then so is the objective, and says so
+        squares = sum(float(np.square((o.root_weight * o.value)[~is_heavy[o.source]]).sum()) for o in listed)
+    return Observations(
+        listed,
+        (0, *np.cumsum(sizes).tolist()),
+        sum(sizes),
+        math.sqrt(squares),
+        heavy,
+        relative,
+        np.where(np.isinf(relative), 1.0, 1.0 / relative),
+    )
+
+
+def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array) -> tuple[Observation, ...]:
     data = problem.measurements
-    roots = root_weights(data)
     index = {name: i for i, name in enumerate(problem.observables)}
     codes = np.array([index[name] for name in data.observable.tolist()], dtype=np.int64)
     result = []
@@ -110,7 +139,7 @@ def _observations(problem: Problem, use: str) -> tuple[Observation, ...]:
                 at=at.astype(np.int64),
                 observable=codes[source],
                 value=data.value[source].copy(),
-                root_weight=roots[source].copy(),
+                root_weight=finite_roots[source].copy(),
                 row_slots=_row_slots(problem, source),
                 source=source.astype(np.int64),
             )

@@ -54,17 +54,26 @@ class SingleShooting:
         Names of the entries of x (the free parameters, on their scales).
     observations
         Measurements per experiment, in the order of the rows of the residual.
+    data
+        The same with what is common to all of them.
+    heavy_root
+        Roots of very large weights, relative to the others; see `odefit.solve.contract.Heavy`.
     n_data, n_residuals
         Number of measured values, and with the priors, whose residuals come last.
     data_norm
         Norm of the weighted data: times the tolerance, what the integration can resolve.
+
+    With `readapt` every evaluation adapts grids of its own, and the objective is not smooth.
     """
 
-    def __init__(self, problem: Problem, stop: StopFlag | None = None, use: str = "fit") -> None:
+    def __init__(
+        self, problem: Problem, stop: StopFlag | None = None, use: str = "fit", *, readapt: bool = False
+    ) -> None:
         self.compiled: CompiledProblem = compile_problem(problem)
         self.names = self.compiled.theta_names
-        data = observations(problem, use)
+        data = self.data = observations(problem, use)
         self.observations = data.of_experiment
+        self.heavy_root = data.heavy_root
         self.n_data = data.n_data
         self.n_residuals = data.n_data + (self.compiled.penalty.n_out if self.compiled.penalty else 0)
         self.data_norm = data.norm
@@ -82,10 +91,21 @@ class SingleShooting:
         self._experiment_names = tuple(e.name for e in problem.experiments)
         self._needs_slots = self.compiled.penalty is not None or bool(problem.slots.by_row)
         self._parallel = False
+        self._readapt = readapt
         self._grids: list[StepGrid | None] = [None] * len(self.observations)
         self._generation = 0
         self._fresh: Evaluation | None = None
         self._fresh_at = _NOTHING
+
+    @property
+    def root_weights(self) -> Array:
+        """Root weights of the measurements of finite weight, in the order of the residual."""
+        roots = np.concatenate([o.root_weight for o in self.observations])
+        return np.delete(roots, self.data.exact)
+
+    def sum_of_squares(self, point: Evaluation) -> float:
+        """Return the weighted sum of squares of the data of finite weight, without priors."""
+        return float(np.square(np.delete(point.residual[: self.n_data], self.data.exact)).sum())
 
     def refresh(self, x: Array) -> int:
         """Adapt all grids to `x`; if an experiment fails there, there are no grids to replay."""
@@ -100,7 +120,7 @@ class SingleShooting:
         fresh = self._fresh
         if fresh is not None and fresh.x is x and np.array_equal(x, self._fresh_at):
             return fresh
-        return self._evaluate(x, order, adapt=False)
+        return self._evaluate(x, order, adapt=self._readapt)
 
     def trajectory(
         self, x: Array, observation: Observation, order: int, grid: StepGrid | None
@@ -147,9 +167,15 @@ class SingleShooting:
             return self._failed(x, self._words_for_nonfinite(residual), False)
         if max(bad) >= 0:  # a NaN among the derivatives would look like no influence
             return self._failed(x, self._words_for_derivative(max(bad), jacobian), False)
-        linear = DenseLinear(jacobian, residual) if order else None
+        linear = DenseLinear(jacobian, residual, self.data) if order else None
         ratio = max([trajectory.error_ratio for trajectory in trajectories])
-        return Evaluation(x, self._generation, value, residual, linear, ratio)
+        if not self.heavy_root.size:
+            return Evaluation(x, self._generation, value, residual, linear, ratio)
+        light = 0.5 * float(np.sum(np.square(np.delete(residual, self.data.heavy))))
+        misfit = residual[self.data.heavy] * self.data.heavy_factor
+        finite = np.isfinite(self.heavy_root)
+        value = light + 0.5 * float(np.sum(np.square(self.heavy_root[finite] * misfit[finite])))
+        return Evaluation(x, self._generation, value, residual, linear, ratio, misfit=misfit, light=light)
 
     def _run_all(self, shoot: Callable[[int], Trajectory], *, measure: bool) -> list[Trajectory]:
         """Integrate all experiments, in threads once one of them has been seen to take long."""

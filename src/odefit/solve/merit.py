@@ -1,0 +1,62 @@
+"""The merit function: the objective, with smaller weights where those of the data are very large.
+
+A step is judged by its reduction of light + sum_i min(w_i, m)/2 c_i^2, where c is what the heavy rows miss.
+With the weights themselves (infinite ones above all) this would forbid almost every step.  The merit
+weight m is the smallest for which the step would be a good one for the linear model: the best multiple of
+it must be at least 0.8 (Edsberg and Wedin (24)).  With p = S v for the light rows and q = E v for the heavy
+ones,
+
+    (-p'r + m (-q'c)) / (p'p + m q'q) >= 0.8     or     m >= (0.8 p'p + p'r) / (-(0.8 q'q + q'c)),
+
+and m never becomes smaller on the way.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.solve.contract import Evaluation, LinearModel
+from odefit.solve.steps import StepInfo
+
+Array = npt.NDArray[np.float64]
+
+_BEST_MULTIPLE = 0.8
+_LARGEST = 1e12
+
+
+class Merit:
+    """Merit function of one minimisation; for an objective without heavy rows, the objective."""
+
+    def __init__(self, root: Array) -> None:
+        self.trivial = not root.size
+        self._weight = np.square(root)
+        self._m = 1.0
+
+    def of(self, point: Evaluation) -> float:
+        """Return its value at a point."""
+        if self.trivial:
+            return point.value
+        return point.light + 0.5 * float(np.minimum(self._weight, self._m) @ np.square(point.misfit))
+
+    def promised(self, linear: LinearModel, step: StepInfo) -> float:
+        """Choose the weight for `step` and return the reduction that the linear model promises."""
+        if self.trivial:
+            return step.promised
+        r, b, heavy = linear.reduce()
+        p, q = r @ step.v, heavy.rows @ step.v
+        gain, size = float(p @ b), float(p @ p)
+        heavy_gain, heavy_size = q * heavy.right, np.square(q)
+        slack = float(np.sum(heavy_gain - _BEST_MULTIPLE * heavy_size))
+        if slack > 0.0:
+            self._m = min(_LARGEST, max(self._m, (_BEST_MULTIPLE * size - gain) / slack))
+        weight = np.minimum(self._weight, self._m)
+        return gain - 0.5 * size + float(weight @ (heavy_gain - 0.5 * heavy_size))
+
+    def violation(self, point: Evaluation) -> float:
+        """Return by how much the rows of infinite weight are missed."""
+        if self.trivial:
+            return 0.0
+        return math.sqrt(float(np.sum(np.square(point.misfit[np.isinf(self._weight)]))))
