@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import odefit as of
-from odefit.gallery import names, path_of
+from odefit.gallery import load, names, path_of
 
 ROOT = Path(__file__).parent.parent
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]\d+)?")
@@ -67,6 +67,6 @@ def test_shown_python_runs(file, monkeypatch):
 
 @pytest.mark.parametrize("name", names())
 def test_gallery_fits(name):
-    result = of.fit(of.load(path_of(name)))
+    result = of.fit(load(name))
     assert result.converged
     assert not [notice for notice in result.warnings if notice.code.startswith("convergence")]

@@ -13,7 +13,7 @@ import pytest
 
 import odefit as of
 from odefit.cli import main
-from odefit.gallery import names, path_of
+from odefit.gallery import load, names, path_of
 
 DECAY = "x' = -k*x\nx(0) = 1"
 CSV = "time,x\n0,1\n1,0.5\n2,0.3\n"
@@ -68,14 +68,30 @@ def test_fit_prints_a_summary(command):
 @pytest.mark.parametrize("name", names())
 def test_every_demo_converges(command, name):
     code, out, _ = command("demo", name, "--json")
-    assert code == 0
     assert json.loads(out)["status"] == "converged"
+    assert code == 0
+
+
+def test_demo_built_by_python_prints_a_summary(command):
+    code, out, _ = command("demo", "shock_front")
+    assert code == 0
+    assert out == of.fit(load("shock_front")).summary() + "\n"
+
+
+def test_demo_that_does_not_converge_says_so(command):
+    """The data of pyridine do not fix k4; whatever word the fit ends with, exit code and result agree."""
+    code, out, _ = command("demo", "pyridine", "--json")
+    assert code == (0 if json.loads(out)["status"] == "converged" else 3)
 
 
 def test_demo_lists_its_names(command):
     code, out, err = command("demo")
     assert (code, err) == (0, "")
-    assert out.splitlines() == names() == ["arrhenius", "barnes", "barnes/b", "barnes/d_y1", "barnes/d_y2"]
+    assert out.splitlines() == names()
+    assert names() == [
+        "arrhenius", "barnes", "barnes/b", "barnes/c", "barnes/d_y1", "barnes/d_y2", "bioprocess", "lotka_volterra_iss",
+        "pyridine", "pyridine/exact", "shock_front",
+    ]  # fmt: skip
 
 
 def test_json_is_the_result(command):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -9,10 +10,12 @@ import numpy as np
 import pytest
 
 import odefit as of
-from odefit.gallery import path_of
+from odefit.gallery import load, path_of
+from odefit.solve import SOLVERS
 
 REFERENCE = json.loads((Path(__file__).parent / "barnes.json").read_text())
 MINIMA = REFERENCE["minima"]
+EXACT = REFERENCE["exact_last_point"]
 OTHER = REFERENCE["other_minima"]
 
 
@@ -94,3 +97,30 @@ def test_other_minima_are_stationary(other):
     assert found.objective == pytest.approx(other["objective"], rel=1e-6)
     gradient = found.jacobian.T @ found.residuals
     assert np.linalg.norm(gradient) <= 1e-4 * np.linalg.norm(found.jacobian) * np.linalg.norm(found.residuals)
+
+
+def agrees(result, expected):
+    assert result.status == "converged"
+    assert result.objective == pytest.approx(expected["objective"], rel=expected["tolerance"])
+    for parameter, value in expected["parameters"].items():
+        assert result.estimates[parameter] == pytest.approx(value, rel=expected["tolerance"])
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+def test_infinite_weight_is_met_exactly(solver):
+    """Case (c): of two minima the better one, by raising the weight in stages."""
+    result = of.fit(load("barnes/c"), solver=solver)
+    agrees(result, EXACT)
+    last = of.simulate(load("barnes/c"), result.estimates).iloc[-1]
+    data = load("barnes/c").measurements
+    assert [last.y1, last.y2] == pytest.approx(data.value[np.isinf(data.weight)].tolist(), rel=1e-6)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("weight", EXACT["weights"])
+def test_large_weights(weight, solver):
+    problem = load("barnes/c")
+    data = problem.measurements
+    weights = np.where(np.isinf(data.weight), float(weight), data.weight)
+    problem = problem.with_measurements(dataclasses.replace(data, weight=weights))
+    agrees(of.fit(problem, solver=solver), EXACT["weights"][weight])

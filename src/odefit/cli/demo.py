@@ -8,8 +8,7 @@ import typer
 
 from odefit.cli.fit import Json, Method, Out, SolverName
 from odefit.cli.output import fit_and_report
-from odefit.formats import load_problem
-from odefit.gallery import names, path_of
+from odefit.gallery import load, names
 
 
 def demo(
@@ -26,4 +25,4 @@ def demo(
     if name is None:
         print("\n".join(names()))
         return
-    fit_and_report(load_problem(path_of(name)), method, solver, json, out)
+    fit_and_report(load(name), method, solver, json, out)

@@ -54,8 +54,7 @@ def heavy_measurements(
     """
     heavy = np.isinf(roots)
     ordinary = np.ones(roots.size)
-    spread = np.isfinite(data.weight) & (data.weight > 0)
-    if not heavy.any() and not (spread.any() and np.ptp(data.weight[spread]) > 0):
+    if np.isnan(data.weight).all():
         return heavy, ordinary  # the common case costs nothing
     finite = (roots > 0) & ~heavy
     everywhere = float(np.median(roots[finite])) if finite.any() else 1.0

@@ -1,30 +1,48 @@
 """Ready problems with their data.
 
-A problem is a folder with a TOML file of the same name; further files in it are variants, named
-``folder/file`` (``barnes/b``).
+A problem is a folder with a file of the same name: TOML, or Python with a function ``problem()`` where a file
+cannot say it.  Further files of either kind in the folder are variants, named ``folder/file`` (``barnes/b``).
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 from odefit.errors import OdefitError, suggestion
+from odefit.formats import load_problem
+from odefit.problem import Problem
 
 _HERE = Path(__file__).parent
+_KINDS = (".toml", ".py")
 
 
 def names() -> list[str]:
     """Return the names of all problems and variants."""
-    found = []
-    for path in sorted(_HERE.glob("*/*.toml")):
-        folder = path.parent.name
-        found.append(folder if path.stem == folder else f"{folder}/{path.stem}")
-    return sorted(found)
+    return sorted(_files())
 
 
 def path_of(name: str) -> Path:
-    """Return the problem file `name`."""
-    if name not in names():
+    """Return the file of problem `name`: TOML, which `odefit.load` reads, or Python, which `load` here runs."""
+    files = _files()
+    if name not in files:
         raise OdefitError(f"there is no demo '{name}'{suggestion(name, names())} There are: {', '.join(names())}.")
-    folder, _, variant = name.partition("/")
-    return _HERE / folder / f"{variant or folder}.toml"
+    return files[name]
+
+
+def load(name: str) -> Problem:
+    """Return the problem `name`, whichever kind of file it is in."""
+    path = path_of(name)
+    if path.suffix == ".py":
+        return import_module(f"{__name__}.{path.parent.name}.{path.stem}").problem()
+    return load_problem(path)
+
+
+def _files() -> dict[str, Path]:
+    """Return the files of the gallery by name."""
+    found = {}
+    for path in _HERE.glob("*/*"):
+        folder = path.parent.name
+        if path.suffix in _KINDS and not path.stem.startswith("_"):
+            found[folder if path.stem == folder else f"{folder}/{path.stem}"] = path
+    return found

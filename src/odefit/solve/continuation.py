@@ -79,7 +79,7 @@ def solve_weighted(
 ) -> SolverResult:
     """Minimise as `solve` does, raising the weights of heavy rows in steps if there are any."""
     rows: list[TraceRow] = []
-    evaluations, refreshes, notes = 0, 0, []
+    evaluations, refreshes = 0, 0
     x = x0
     on_the_way = dataclasses.replace(termination, tol=max(termination.tol, _LOOSE))
 
@@ -103,15 +103,10 @@ def solve_weighted(
     left = max(1, termination.max_iterations - len(rows))
     limited = dataclasses.replace(termination, max_iterations=left)
     last = solve(objective, x, lower, upper, termination=limited, callback=record, **parts)
-    if last.note:
-        notes.append(last.note)
-    if stages:
-        notes.append(f"large weights were reached in {len(stages) + 1} stages")
     return dataclasses.replace(
         last,
         iterations=len(rows),
         evaluations=evaluations + last.evaluations,
         refreshes=refreshes + last.refreshes,
-        note="; ".join(notes),
         trace=tuple(rows),
     )

@@ -1,0 +1,60 @@
+"""The gallery: problem files and problems built by Python, behind one name each."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import odefit as of
+from odefit.errors import OdefitError
+from odefit.gallery import load, names, path_of
+from odefit.report.check import check
+
+
+def test_every_file_of_the_gallery_has_a_name():
+    folder = path_of("barnes").parent.parent
+    files = {path for kind in ("toml", "py") for path in folder.glob(f"*/*.{kind}")}
+    assert {path_of(name) for name in names()} == files
+
+
+@pytest.mark.parametrize("name", [name for name in names() if path_of(name).suffix == ".toml"])
+def test_load_reads_problem_files(name):
+    mine, theirs = load(name), of.load(path_of(name))
+    assert mine.title == theirs.title
+    assert mine.parameters == theirs.parameters
+    assert mine.model.source == theirs.model.source
+    for field in dataclasses.fields(of.Measurements):
+        left, right = (getattr(one.measurements, field.name) for one in (mine, theirs))
+        if isinstance(left, np.ndarray):
+            np.testing.assert_array_equal(left, right)
+
+
+def test_load_runs_python():
+    problem = load("shock_front")
+    assert path_of("shock_front").name == "shock_front.py"
+    assert [e.name for e in problem.experiments] == ["fast", "medium", "slow"]
+    assert [p.start for p in problem.parameters] == [2, 1.45, 1, 2]
+    assert len(problem.measurements.value) == 36
+    for experiment in problem.experiments:
+        own = problem.measurements.experiment == experiment.name
+        assert problem.measurements.time[own].max() == experiment.until
+
+
+@pytest.mark.parametrize("function", [load, path_of])
+@pytest.mark.parametrize("name", ["shok_front", "barnes/z", "../gallery/barnes", "shock_front/__init__", ""])
+def test_unknown_names_are_refused(function, name):
+    with pytest.raises(OdefitError, match=r"there is no demo '.*There are: arrhenius, barnes"):
+        function(name)
+
+
+@pytest.mark.parametrize("name", names())
+def test_derivatives_agree_with_finite_differences(name):
+    report = check(load(name))
+    assert report.ok, report.text
+
+
+@pytest.mark.parametrize("name", names())
+def test_every_problem_has_a_title(name):
+    assert load(name).title
