@@ -22,7 +22,7 @@ from initial_value_problems import (
 from odefit.errors import OdefitError, ProblemError
 from odefit.integrate import METHODS, Dopri5, Run, Status, StepGrid, integrator, segment_ends
 
-ORDERS = {"dopri5": (5, 4)}
+ORDERS = {"dopri5": (5, 4), "rk32": (3, 3)}
 """Order of the solution at the grid points, and of the dense output between them."""
 
 TOLERANCES = 10.0 ** np.arange(-3, -10.5, -1)
