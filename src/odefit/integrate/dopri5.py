@@ -108,7 +108,7 @@ def _error(y, states, h, k, n, rtol, atol):
     for i in range(n):
         e = E[0] * k[0, i] + E[2] * k[2, i] + E[3] * k[3, i] + E[4] * k[4, i] + E[5] * k[5, i] + E[6] * k[6, i]
         part = abs(h * e / (atol + rtol * max(abs(y[0, i]), abs(states[6, i]))))
-        if math.isnan(part):
+        if math.isnan(part) or math.isinf(states[6, i]):  # an infinite new value would pass: its tolerance is too
             return np.inf, i
         if part > ratio:
             ratio = part

@@ -29,7 +29,7 @@ from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Tr
 from odefit.integrate.directions import _add_second, _in_blocks, _slopes, _write_start
 from odefit.integrate.stepping import _append, _fill_nan, _first_nonfinite, _initial_step
 from odefit.native.calls import call_model
-from odefit.native.kernel import kernel
+from odefit.native.kernel import kernel, named
 from odefit.native.stop import StopFlag
 
 _OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _NONFINITE_DERIVATIVE = (int(s) for s in Status)
@@ -99,6 +99,8 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
     guess_exponent = 1.0 / error_order
     exponent = guess_exponent - 0.75 * beta
 
+    @kernel
+    @named(name)
     def solve(
         functions, t0, ends, y0, p, u, dy0, dp, d2y0, d2p, times, y_out, s1_out, s2_out,
         steps, counts, replay, rtol, atol, max_steps, order, stop,
@@ -276,8 +278,8 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
         _fill_nan(s2_out.reshape(times.size, s2_out.shape[1] * s2_out.shape[2]), next_time)
         counts[0], counts[1], counts[2], counts[3], counts[4] = attempts - rejected, rejected, n_rhs, n_jac, n_jac * m
         return status, t, cause, ratio_most, taken[:n_taken]
-    solve.__name__ = solve.__qualname__ = name
-    return kernel(solve)
+
+    return solve
 
 
 _STATUS = tuple(Status)

@@ -86,9 +86,9 @@ class _KernelCache(caching.FunctionCache):
     _impl_class = _KernelCacheImpl
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
-        """Leave out numba's hash of the values that a function encloses: kernels among them hash anew in every process.
+        """Leave out numba's hash of enclosed values, where another kernel has a new one in every process.
 
-        They come from the sources, as everything does that the folder's name covers.
+        They come from the sources, which the folder's name covers; `named` tells functions of one source apart.
         """
         return sig, codegen.magic_tuple()
 
@@ -121,6 +121,16 @@ class _Announcer(event.Listener):
 
 
 event.register("numba:compile", _Announcer())
+
+
+def named(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Name a function that is made more than once, around other kernels: cache and log go by the name."""
+
+    def rename(function: Callable[..., Any]) -> Callable[..., Any]:
+        function.__name__ = function.__qualname__ = name
+        return function
+
+    return rename
 
 
 def kernel(function: Callable[..., Any]) -> Any:
