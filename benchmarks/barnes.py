@@ -9,15 +9,17 @@ tolerances LSODA's own error in the objective is 1e-7).
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 from scipy.integrate import odeint
 from scipy.optimize import least_squares
 
 import odefit as of
 from benchmarks.timing import best_cpu_seconds, print_table
-from odefit.compile import compile_problem
+from odefit.compile import CompiledModel, compile_problem
 from odefit.gallery import path_of
-from odefit.integrate import Run, integrator, segment_ends
+from odefit.integrate import METHODS, Run, integrator, segment_ends
 from odefit.problem import Problem
 
 
@@ -57,23 +59,43 @@ class ScipyFit:
         return least_squares(self.residual, np.ones(3), jac=jacobian, xtol=1e-10, ftol=1e-10, gtol=1e-10)
 
 
-def one_solution(problem: Problem) -> None:
-    rtol, atol = 1e-6, 1e-8
+def run_of(problem: Problem) -> tuple[CompiledModel, Run]:
     compiled = compile_problem(problem)
     seeds = compiled.parameters(compiled.theta_start, 0, 1)
     times = np.unique(problem.measurements.time)
     run = Run(
         0.0, seeds.y0, seeds.p, np.empty(0), times, segment_ends(0.0, times), seeds.dy0, seeds.dp, seeds.d2y0, seeds.d2p
     )
+    return compiled.model(0), run
+
+
+def one_solution(problem: Problem) -> None:
+    rtol, atol = 1e-6, 1e-8
+    model, run = run_of(problem)
     method = integrator("dopri5")
     peer = ScipyFit(problem, rtol, atol)
     best = best_cpu_seconds(
         {
-            "odefit dopri5": lambda: method.solve(compiled.model(0), run, rtol=rtol, atol=atol, order=1),
+            "odefit dopri5": lambda: method.solve(model, run, rtol=rtol, atol=atol, order=1),
             "SciPy LSODA, augmented": lambda: peer.solution(np.ones(3)),
         }
     )
     print_table("One solution with three sensitivities, rtol 1e-6, atol 1e-8", best, "odefit dopri5")
+
+
+def moderate_accuracy(problem: Problem) -> None:
+    """Compare the explicit methods where few digits are asked for: steps, and errors of y and S."""
+    model, run = run_of(problem)
+    exact = integrator("dopri5").solve(model, run, rtol=1e-12, atol=1e-13, order=1)
+    for rtol in (1e-2, 1e-3, 1e-4):
+        contestants, notes = {}, {}
+        for name, method in METHODS.items():
+            contestants[name] = partial(method.solve, model, run, rtol=rtol, atol=rtol, order=1)
+            found = contestants[name]()
+            y, s = np.abs(found.y - exact.y).max(), np.abs(found.S - exact.S).max()
+            notes[name] = f"{found.counters.steps} steps, {found.counters.rhs} calls of f, errors {y:.1e} and {s:.1e}"
+        title = f"One solution with three sensitivities, rtol = atol = {rtol:g}"
+        print_table(title, best_cpu_seconds(contestants), "dopri5", notes)
 
 
 def whole_fit(problem: Problem) -> None:
@@ -101,6 +123,7 @@ def whole_fit(problem: Problem) -> None:
 def main() -> None:
     problem = of.load(path_of("barnes"))
     one_solution(problem)
+    moderate_accuracy(problem)
     whole_fit(problem)
 
 

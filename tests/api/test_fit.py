@@ -400,3 +400,15 @@ def test_interrupt_between_iterations_keeps_the_best_point():
     assert status == "interrupted"
     assert best == "True 2"
     assert code == "convergence.interrupted"
+
+
+@pytest.mark.parametrize(("rtol", "accuracy"), [(1e-4, 1e-2), (1e-7, 1e-5)])
+def test_fit_with_rk32(rtol, accuracy):
+    """Steps are frozen and derivatives exact, so that a fit converges at loose tolerances as well."""
+    problem = of.load(path_of("barnes"))
+    expected = of.fit(problem.with_settings(rtol=1e-10, atol=1e-12))
+    found = of.fit(problem.with_settings(integrator="rk32", rtol=rtol, atol=1e-2 * rtol))
+    assert found.converged
+    for name, value in expected.estimates.items():
+        assert found.estimates[name] == pytest.approx(value, rel=accuracy)
+    assert found.objective == pytest.approx(expected.objective, rel=accuracy)

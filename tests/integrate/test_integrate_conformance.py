@@ -20,10 +20,14 @@ from initial_value_problems import (
 )
 
 from odefit.errors import OdefitError, ProblemError
-from odefit.integrate import METHODS, Dopri5, Run, Status, StepGrid, integrator, segment_ends
+from odefit.integrate import METHODS, Dopri5, Rk32, Run, Status, StepGrid, integrator, segment_ends
 
-ORDERS = {"dopri5": (5, 4)}
+ORDERS = {"dopri5": (5, 4), "rk32": (3, 3)}
 """Order of the solution at the grid points, and of the dense output between them."""
+
+LARGEST_ERRORS = {"dopri5": 50, "rk32": 100}
+"""Over the tolerance.  On "bell", x' = g(t) x, the estimate of rk32 begins with -(g h)^3 x/6 and nearly vanishes
+where g changes its sign; steps are too long there, and the error goes with tol^0.77 (observed)."""
 
 TOLERANCES = 10.0 ** np.arange(-3, -10.5, -1)
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -48,7 +52,7 @@ class TestConformance:
         assert found.t_end == case.end
         assert found.error_ratio <= 1.0
         error = np.abs(found.y - exact_states(case, case.times)).max()
-        assert error <= 50 * rtol * np.abs(found.y).max()
+        assert error <= LARGEST_ERRORS[method.name] * rtol * np.abs(found.y).max()
 
     @by_case
     def test_error_is_proportional_to_tolerance(self, method, case):
@@ -296,6 +300,18 @@ class TestConformance:
         assert found.status is Status.OK
         np.testing.assert_allclose(found.y, 2 * np.exp(-2.0), rtol=1e-7)
 
+    @pytest.mark.parametrize("order", [0, 1, 2])
+    def test_segments_of_no_length(self, method, order):
+        model, plain = run_of("x' = -k*x\nx(0) = 1", (1.0,), (2.0,), [0.0, 1.0, 2.0], stops=[1.0])
+        run = plain._replace(ends=np.array([0.0, 1.0, 1.0, 1.0, 2.0, 2.0]))
+        expected, found = (method.solve(model, r, rtol=1e-7, atol=1e-9, order=order) for r in (plain, run))
+        again = method.solve(model, run, rtol=1e-7, atol=1e-9, order=order, grid=found.grid)
+        a, b = counts_of(expected.grid)
+        assert counts_of(found.grid) == [0, a, 0, 0, b, 0]
+        for name in ("status", "t_end", "y", "S", "S2"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+            np.testing.assert_array_equal(getattr(again, name), getattr(expected, name))
+
     @pytest.mark.parametrize("scale", [1e-12, 1e-3, 1e6, 1e12])
     def test_scale_of_time(self, method, scale):
         model, run = run_of("x' = -k*x\nx(0) = 1", (1.0 / scale,), (2.0,), [scale])
@@ -348,12 +364,13 @@ def test_segments_of_a_grid(segments):
 
 def test_integrators_have_names():
     assert isinstance(integrator("dopri5"), Dopri5)
+    assert isinstance(integrator("rk32"), Rk32)
     assert {name: method.name for name, method in METHODS.items()} == {name: name for name in METHODS}
 
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("dopri", r"'dopri'; did you mean 'dopri5'\? There are:"), ("xyz", r"'xyz'[.;] There are: dopri5")],
+    [("dopri", r"'dopri'; did you mean 'dopri5'\? There are:"), ("xyz", r"'xyz'[.;] There are: dopri5, rk32")],
 )
 def test_unknown_integrator(name, words):
     with pytest.raises(ProblemError, match=f"there is no integrator {words}"):

@@ -45,6 +45,23 @@ from odefit.stage.numbers import FACTOR
 def combined(x):
     return _inlined(x) + FACTOR * called(x)
 """
+FACTORY = """
+from odefit.native.kernel import kernel, named
+from odefit.stage.callee import _inlined, called
+
+def applied_twice(name, function):
+    @kernel
+    @named(name)
+    def apply(x):
+        return function(function(x))
+
+    return apply
+
+fourfold, ninefold = applied_twice("fourfold", _inlined), applied_twice("ninefold", called)
+
+def combined(x):
+    return fourfold(x) + 10.0 * ninefold(x)
+"""
 SCRIPT = """
 import logging, sys
 logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s")
@@ -137,6 +154,18 @@ def test_second_process_does_not_compile(package):
 def test_changed_source_is_compiled_again(package, file, old, new, expected):
     package.change(file, old, new)
     assert package.run()[0] == expected
+
+
+def test_kernels_made_around_other_kernels(package):
+    """Two kernels of one source are told apart, and found again by another process."""
+    package.write("entry.py", FACTORY)
+    value, log = package.run()
+    assert value == 94.0
+    assert "compiling kernel fourfold" in log
+    assert "compiling kernel ninefold" in log
+    assert package.run() == (94.0, "")
+    package.change("stage/callee.py", "3.0 * x", "4.0 * x")
+    assert package.run()[0] == 164.0
 
 
 def test_change_elsewhere_does_not_compile(package):

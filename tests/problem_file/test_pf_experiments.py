@@ -63,7 +63,7 @@ def test_other_sections(project):
     toml = (
         'title = "x"\n' + EQUATIONS + PARAMETERS + DATA + '[units]\nk = "1/h"\nt = "h"\nA = "mol"\nhalf = "h"\n'
         '[constraints]\nrules = ["log(k/k2) ~ normal(0, 1)"]\n[derived]\nhalf = "log(2)/k"\n'
-        '[integrator]\nmethod = "dopri5"\nrtol = 1e-5\natol = 1e-6\nmax_steps = 7\n'
+        '[integrator]\nmethod = "rk32"\nrtol = 1e-5\natol = 1e-6\nmax_steps = 7\n'
         '[fit]\nmethod = "single"\ntol = 1e-3\nmax_iterations = 9\n'
     )
     problem = project.load(toml)
@@ -72,5 +72,6 @@ def test_other_sections(project):
     assert problem.derived == {"half": "log(2)/k"}
     assert problem.units == {"k": "1/h", "t": "h", "A": "mol", "half": "h"}
     settings = problem.settings
+    assert settings.integrator == "rk32"
     assert (settings.rtol, settings.atol, settings.max_steps) == (1e-5, 1e-6, 7)
     assert (settings.method, settings.tol, settings.max_iterations) == ("single", 1e-3, 9)

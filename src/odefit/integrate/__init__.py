@@ -3,8 +3,9 @@
 from odefit.errors import ProblemError, suggestion
 from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Trajectory, segment_ends
 from odefit.integrate.dopri5 import Dopri5
+from odefit.integrate.rk32 import Rk32
 
-METHODS: dict[str, Integrator] = {method.name: method for method in (Dopri5(),)}
+METHODS: dict[str, Integrator] = {method.name: method for method in (Dopri5(), Rk32())}
 """Integrators by the name that problem files use."""
 
 
@@ -22,6 +23,7 @@ __all__ = [
     "Counters",
     "Dopri5",
     "Integrator",
+    "Rk32",
     "Run",
     "Status",
     "StepGrid",

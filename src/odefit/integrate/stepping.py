@@ -29,8 +29,11 @@ def _scaled_norm(values, row, y, n, rtol, atol):
 
 
 @kernel
-def _initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, states):
-    """Guess the first step size (Hairer, Norsett and Wanner I, II.4); ``f(t, y)`` stands in ``k[0]``."""
+def _initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, exponent, states):
+    """Guess the first step size (Hairer, Norsett and Wanner I, II.4); ``f(t, y)`` stands in ``k[0]``.
+
+    The local error is taken to grow with the power 1/`exponent` of the step.
+    """
     d0 = _scaled_norm(y, 0, y, n, rtol, atol)
     d1 = _scaled_norm(k, 0, y, n, rtol, atol)
     h0 = 1e-6 if d0 < 1e-10 or d1 < 1e-10 else 0.01 * d0 / d1
@@ -47,7 +50,7 @@ def _initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, states):
             break
         h0 *= 0.1
     steepest = max(d1, d2)
-    h1 = max(1e-6, h0 * 1e-3) if steepest <= 1e-15 else (0.01 / steepest) ** 0.2
+    h1 = max(1e-6, h0 * 1e-3) if steepest <= 1e-15 else (0.01 / steepest) ** exponent
     h = min(100.0 * h0, h1, t_end - t)
     return h if h > 0.0 and math.isfinite(h) else (t_end - t) * 1e-6
 

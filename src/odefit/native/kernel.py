@@ -62,6 +62,7 @@ class _Locator(_CacheLocator):
     def __init__(self, py_func: Any) -> None:
         self._line = py_func.__code__.co_firstlineno
         self._module = py_func.__module__
+        self._name = py_func.__qualname__
 
     def get_cache_path(self) -> str:
         return str(kernel_folder())
@@ -70,7 +71,7 @@ class _Locator(_CacheLocator):
         return kernel_folder().name
 
     def get_disambiguator(self) -> str:
-        return f"{self._module}-{self._line}"
+        return f"{self._module}-{self._name}-{self._line}"
 
     @classmethod
     def from_function(cls, py_func: Any, py_file: str) -> _Locator:
@@ -83,6 +84,13 @@ class _KernelCacheImpl(caching.CompileResultCacheImpl):
 
 class _KernelCache(caching.FunctionCache):
     _impl_class = _KernelCacheImpl
+
+    def _index_key(self, sig: Any, codegen: Any) -> Any:
+        """Leave out numba's hash of enclosed values, where another kernel has a new one in every process.
+
+        They come from the sources, which the folder's name covers; `named` tells functions of one source apart.
+        """
+        return sig, codegen.magic_tuple()
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
@@ -113,6 +121,16 @@ class _Announcer(event.Listener):
 
 
 event.register("numba:compile", _Announcer())
+
+
+def named(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Name a function that is made more than once, around other kernels: cache and log go by the name."""
+
+    def rename(function: Callable[..., Any]) -> Callable[..., Any]:
+        function.__name__ = function.__qualname__ = name
+        return function
+
+    return rename
 
 
 def kernel(function: Callable[..., Any]) -> Any:

@@ -1,0 +1,330 @@
+"""Explicit Runge-Kutta methods with sensitivities: the loop over steps, the same for every method.
+
+With z = (y, p) the directions solve the variational equations
+
+    S_a'  = f_z z_a,                         z_a  = (S_a, dp_a)
+    S_ab' = f_z z_ab + D2f[z_a, z_b],        z_ab = (S_ab, d2p_ab)
+
+and every stage of the Runge-Kutta method is differentiated exactly: the stages of S are those of the
+same method applied to the variational equations, at the stage states.  So S is the derivative of the
+*discrete* solution on a fixed step sequence, to rounding, in first and second order; the continuous
+extension is linear in the stages and keeps this.  Step control looks at the states alone, and the
+sensitivities of a step are computed only once it is accepted.
+
+A method is a `Scheme`: its coefficients written out as small kernels.  `explicit_kernel` compiles the loop
+with them, one kernel a method.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from odefit.compile import CompiledModel
+from odefit.errors import OdefitError
+from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Trajectory
+from odefit.integrate.directions import _add_second, _in_blocks, _slopes, _write_start
+from odefit.integrate.stepping import _append, _fill_nan, _first_nonfinite, _initial_step
+from odefit.native.calls import call_model
+from odefit.native.kernel import kernel, named
+from odefit.native.stop import StopFlag
+
+_OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _NONFINITE_DERIVATIVE = (int(s) for s in Status)
+_SAFETY, _SHRINK_MOST = 0.9, 0.2
+_SMALLEST_RATIO = 1e-4  # of error to tolerance, that step control distinguishes
+_LOG_SMALLEST_RATIO = math.log(_SMALLEST_RATIO)
+_COUNTERS = len(Counters._fields)
+_SMALLEST_STEP = 1e-290
+_TINY = 4.0 * float(np.finfo(float).eps)
+
+
+class Scheme(NamedTuple):
+    """An explicit Runge-Kutta method whose last stage is the first one of the next step.
+
+    States and directions share the kernels `stage` and `interpolate`: everywhere `y` and the flat names have one
+    row, `k` and `states` a row a stage.
+
+    Attributes
+    ----------
+    nodes
+        The fractions c of the step where the stages stand, the first one 0.
+    error_order
+        The power of h that the error estimate goes with.
+    beta, grow_most
+        The next step is h 0.9 r^-a r_old^beta, at most `grow_most` times as long, with the ratio r of error to
+        tolerance, that of the step before, and a = 1/error_order - 0.75 beta.
+    stage(s, y, h, k, n, out, row)
+        Set ``out[row, :n] = y + h sum_j a_sj k_j``; at the last stage this is the new value.
+    state_stages(rhs, t, h, y, p, u, n, k, states)
+        Compute all stages behind the first one, which stands in ``k[0]``.
+    direction_stages(directions, t, h, c_flat, z_flat, z, seeds, p, u, n, states, k_flat, k)
+        The same for first-order sensitivities, at the stages of the states.
+    error(y, states, h, k, n, rtol, atol)
+        Return the largest error over tolerance (inf if anything is not finite), and the state it belongs to.
+    weights(x, w)
+        Fill the weights of the stages in the continuous extension at the fraction `x` of a step.
+    interpolate(y, h, k, n, w, out, row), interpolate_directions(z, h, k, n, q, w, out, row)
+        Evaluate it with these weights.
+    """
+
+    nodes: Array
+    error_order: int
+    beta: float
+    grow_most: float
+    stage: Callable[..., Any]
+    state_stages: Callable[..., Any]
+    direction_stages: Callable[..., Any]
+    error: Callable[..., Any]
+    weights: Callable[..., Any]
+    interpolate: Callable[..., Any]
+    interpolate_directions: Callable[..., Any]
+
+
+@kernel
+def _shift(current, new, row, k, last, n):
+    """Begin the next step: the new values become the current ones, the last stage the first."""
+    for i in range(n):
+        current[0, i] = new[row, i]
+        k[0, i] = k[last, i]
+
+
+def explicit_kernel(name: str, scheme: Scheme) -> Any:
+    """Return the kernel `name` that integrates with `scheme`."""
+    nodes, error_order, beta, grow_most = scheme[:4]
+    stage, state_stages, direction_stages, error, fill_weights, interpolate, interpolate_directions = scheme[4:]
+    n_stages, last_stage = nodes.size, nodes.size - 1
+    guess_exponent = 1.0 / error_order
+    exponent = guess_exponent - 0.75 * beta
+
+    @kernel
+    @named(name)
+    def solve(
+        functions, t0, ends, y0, p, u, dy0, dp, d2y0, d2p, times, y_out, s1_out, s2_out,
+        steps, counts, replay, rtol, atol, max_steps, order, stop,
+    ):  # fmt: skip
+        """Integrate from `t0` through all segments.
+
+        Parameters
+        ----------
+        functions
+            Addresses of f, of its derivatives in directions of (y, p), and of its second derivative.
+        ends
+            Ends of the segments; no step crosses one.
+        y0, dy0, d2y0, p, dp, d2p, u
+            Initial state, parameters, inputs, and seeds (see `Run`).
+        times, y_out, s1_out, s2_out
+            Output times, and where to write: a row per time, (m,), (m, n), (m, n, q), (m, n, pairs).
+        steps, counts, replay
+            With `replay` the steps to take again.  `counts` holds, behind room for the numbers of
+            `Counters`, how many steps each segment has; it is filled.
+
+        Returns
+        -------
+        status, t, cause, ratio, steps
+            Status code, time reached, state to blame (-1: none), largest error over tolerance, steps taken.
+        """
+        n, n_p = y0.size, p.size
+        q = dy0.shape[1] if order >= 1 else 0
+        m = d2y0.shape[1] if order == 2 else 0
+        rhs, directions, second = functions
+        y = np.empty((1, n))
+        k = np.empty((n_stages, n))
+        states = np.empty((n_stages, n))  # of the stages; the last one is the new state
+        weights = np.empty(n_stages)
+        # sensitivities: c1, c2 at the beginning of the step, z1, z2 at a stage; the flat names are the same memory
+        c1, p1 = _in_blocks(dy0, q), _in_blocks(dp, q)
+        z1, k1 = np.empty(c1.shape), np.empty((n_stages, c1.shape[0], n, 4))
+        if m > 0:
+            c2, p2 = _in_blocks(d2y0, m), _in_blocks(d2p, m)
+            z2, k2 = np.empty(c2.shape), np.empty((n_stages, c2.shape[0], n, 4))
+            v, w, d2 = np.empty(n + n_p), np.empty(n + n_p), np.empty(n)
+        else:  # views of nothing: allocating nothing seven times would cost as much as two steps
+            c2, p2, z2, k2 = c1[:0], p1[:0], z1[:0], k1[:0]
+            v, w, d2 = weights[:0], weights[:0], weights[:0]
+        n1, n2 = c1.size, c2.size
+        c1_flat, c2_flat = c1.reshape(1, n1), c2.reshape(1, n2)
+        z1_flat, z2_flat = z1.reshape(1, n1), z2.reshape(1, n2)
+        k1_flat, k2_flat = k1.reshape(n_stages, n1), k2.reshape(n_stages, n2)
+
+        status, cause, worst = _OK, -1, -1
+        t, h = t0, 0.0
+        ratio_most, log_old_ratio, factor = 0.0, 0.0, 1.0
+        rejected, attempts, n_taken, n_rhs, n_jac = 0, 0, 0, 0, 0
+        taken = np.empty(steps.size if replay else 64)
+
+        for i in range(n):
+            y[0, i] = y0[i]
+        next_time = 0
+        if times.size > 0 and times[0] <= t0:
+            for i in range(n):
+                y_out[0, i] = y0[i]
+            _write_start(c1, n, q, s1_out)
+            _write_start(c2, n, m, s2_out)
+            next_time = 1
+
+        for segment in range(ends.size):
+            t_end = ends[segment]
+            begun = n_taken
+            last_step = n_taken + counts[_COUNTERS + segment] - 1 if replay else -1
+            log_old_ratio = _LOG_SMALLEST_RATIO
+            after_reject, last_nonfinite = False, False
+            call_model(rhs, t, y, 0, p, u, k, 0)
+            n_rhs += 1
+            cause = max(_first_nonfinite(k, 0, n), _first_nonfinite(y, 0, n))
+            if cause >= 0:
+                status = _NONFINITE_START if segment == 0 else _NONFINITE
+                break
+            if q > 0:
+                _slopes(directions, t, y, 0, p, u, c1, p1, n, k1, 0)
+                n_jac += 1
+            if m > 0:
+                _slopes(directions, t, y, 0, p, u, c2, p2, n, k2, 0)
+                _add_second(second, t, y, 0, p, u, c1, p1, n, q, v, w, d2, k2, 0)
+            if not replay:
+                h = _initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, guess_exponent, states)
+                n_rhs += 1
+
+            while True:
+                if replay:
+                    if n_taken > last_step:
+                        break
+                    h = steps[n_taken]
+                    last = n_taken == last_step
+                else:
+                    if t >= t_end:
+                        break
+                    last = t + 1.01 * h >= t_end
+                    if last:
+                        h = t_end - t  # may be as short as rounding: data that close to the start are no failure
+                    elif h <= _TINY * abs(t) or h < _SMALLEST_STEP:
+                        status = _NONFINITE if last_nonfinite else _UNDERFLOW
+                        break
+                    if attempts >= max_steps:
+                        status = _TOO_MANY
+                        break
+                if stop[0] != 0:
+                    status = _STOPPED
+                    break
+                attempts += 1
+
+                state_stages(rhs, t, h, y, p, u, n, k, states)
+                n_rhs += last_stage
+                ratio, worst = error(y, states, h, k, n, rtol, atol)
+                if not replay:
+                    log_ratio = math.log(max(ratio, _SMALLEST_RATIO))
+                    if not ratio <= 1.0:
+                        rejected += 1
+                        cause = worst
+                        last_nonfinite = not math.isfinite(ratio)
+                        h *= 0.1 if last_nonfinite else max(_SHRINK_MOST, _SAFETY * math.exp(-exponent * log_ratio))
+                        after_reject = True
+                        continue
+                    grow = _SAFETY * math.exp(beta * log_old_ratio - exponent * log_ratio)
+                    factor = max(_SHRINK_MOST, min(1.0 if after_reject else grow_most, grow))
+                    log_old_ratio = log_ratio
+                elif not math.isfinite(ratio):
+                    cause = worst
+                    status = _NONFINITE
+                    break
+                if ratio > ratio_most:
+                    ratio_most = ratio
+                    cause = worst
+
+                if q > 0:  # the step is taken: now its derivatives, at the same stages
+                    direction_stages(directions, t, h, c1_flat, z1_flat, z1, p1, p, u, n, states, k1_flat, k1)
+                    if m > 0:
+                        for s in range(1, n_stages):
+                            stage(s, c1_flat, h, k1_flat, n1, z1_flat, 0)
+                            stage(s, c2_flat, h, k2_flat, n2, z2_flat, 0)
+                            _slopes(directions, t + nodes[s] * h, states, s * n, p, u, z2, p2, n, k2, s)
+                            _add_second(second, t + nodes[s] * h, states, s * n, p, u, z1, p1, n, q, v, w, d2, k2, s)
+                    n_jac += last_stage
+                    # new values and last slopes; earlier slopes that are not finite have spoilt the values
+                    bad = max(_first_nonfinite(z1_flat, 0, n1), _first_nonfinite(k1_flat, last_stage, n1))
+                    if m > 0:
+                        bad = max(bad, _first_nonfinite(z2_flat, 0, n2), _first_nonfinite(k2_flat, last_stage, n2))
+                    if bad >= 0:
+                        cause = bad // 4 % n
+                        status = _NONFINITE_DERIVATIVE
+                        break
+
+                t_new = t_end if last else t + h
+                while next_time < times.size and times[next_time] <= t_new:
+                    fill_weights((times[next_time] - t) / h, weights)
+                    interpolate(y, h, k, n, weights, y_out, next_time)
+                    interpolate_directions(c1, h, k1, n, q, weights, s1_out, next_time)
+                    interpolate_directions(c2, h, k2, n, m, weights, s2_out, next_time)
+                    next_time += 1
+
+                _shift(y, states, last_stage, k, last_stage, n)
+                _shift(c1_flat, z1_flat, 0, k1_flat, last_stage, n1)
+                _shift(c2_flat, z2_flat, 0, k2_flat, last_stage, n2)
+                taken = _append(taken, n_taken, h)
+                n_taken += 1
+                t = t_new
+                h *= factor
+                after_reject, last_nonfinite = False, False
+
+            if not replay:
+                counts[_COUNTERS + segment] = n_taken - begun
+            if status != _OK:
+                break
+
+        _fill_nan(y_out, next_time)  # not reached: NaN, never zero
+        _fill_nan(s1_out.reshape(times.size, s1_out.shape[1] * s1_out.shape[2]), next_time)
+        _fill_nan(s2_out.reshape(times.size, s2_out.shape[1] * s2_out.shape[2]), next_time)
+        counts[0], counts[1], counts[2], counts[3], counts[4] = attempts - rejected, rejected, n_rhs, n_jac, n_jac * m
+        return status, t, cause, ratio_most, taken[:n_taken]
+
+    return solve
+
+
+_STATUS = tuple(Status)
+_NO_STEPS = np.empty(0)
+_NEVER = StopFlag().array
+
+
+class ExplicitRungeKutta:
+    """What explicit methods have in common: they differ in name and kernel."""
+
+    name: ClassVar[str]
+    kernel: ClassVar[Callable[..., Any]]
+
+    def solve(
+        self,
+        model: CompiledModel,
+        run: Run,
+        *,
+        grid: StepGrid | None = None,
+        rtol: float,
+        atol: float,
+        order: int = 0,
+        max_steps: int = 100_000,
+        stop: StopFlag | None = None,
+    ) -> Trajectory:
+        """See `Integrator.solve`."""
+        t0, y0, p, u, times, ends, dy0, dp, d2y0, d2p = run
+        if grid is None:
+            steps, counts = _NO_STEPS, np.zeros(_COUNTERS + ends.size, np.int64)
+        elif grid.method != self.name:
+            raise OdefitError(f"a step grid of '{grid.method}' cannot be replayed by '{self.name}'")
+        elif grid.counts.size != _COUNTERS + ends.size:
+            n_segments = grid.counts.size - _COUNTERS
+            raise OdefitError(f"a step grid of {n_segments} segments cannot be replayed in a run of {ends.size}")
+        else:
+            steps, counts = grid.steps, grid.counts.copy()
+        n, n_times, rhs = y0.size, times.size, model.rhs
+        y = np.empty((n_times, n))
+        s1 = np.empty((n_times, n, dy0.shape[1] if order >= 1 else 0))
+        s2 = np.empty((n_times, n, d2y0.shape[1] if order == 2 else 0))
+        status, t_end, cause, ratio, taken = self.kernel(
+            (rhs.value, rhs.directions, rhs.second if order == 2 else 0), t0, ends if n else _NO_STEPS,
+            y0, p, u, dy0, dp, d2y0, d2p, times, y, s1, s2, steps, counts, grid is not None,
+            rtol, atol, max_steps, order, _NEVER if stop is None else stop.array,
+        )  # fmt: skip
+        if grid is None:
+            grid = StepGrid(self.name, taken, counts)
+        return Trajectory(_STATUS[status], t_end, cause, y, s1, s2, grid, ratio, "discrete", counts)
