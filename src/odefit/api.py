@@ -22,6 +22,7 @@ from odefit.solve import Solver, TraceRow
 from odefit.strategy import FitResult, fit_by
 from odefit.strategy.times import data_times
 from odefit.transcribe import SingleShooting
+from odefit.transcribe.bordered import BorderedLinear
 from odefit.transcribe.dense import DenseLinear
 
 if TYPE_CHECKING:
@@ -151,7 +152,7 @@ def evaluate(problem: Problem, parameters: Mapping[str, float] | None = None, or
     objective.refresh(x)
     found = objective.evaluate(x, order)
     jacobian = None
-    if order and isinstance(found.linear, DenseLinear):
+    if order and isinstance(found.linear, DenseLinear | BorderedLinear):
         jacobian = found.linear.jacobian / objective.compiled.to_natural(x)[1]
     squares = objective.sum_of_squares(found)
     loglik = log_likelihood(squares, objective.root_weights, absolute=has_absolute_sigma(problem.measurements))

@@ -55,6 +55,7 @@ class DenseObjective:
         self.function = function
         self.names = names
         self.heavy_root = np.empty(0)
+        self.bordered = False
         self.fails = fails
         self.generation = 0
         self.log: list[tuple[np.ndarray, int, int, float]] = []

@@ -11,6 +11,7 @@ import numpy as np
 from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.problem import Problem
 from odefit.transcribe import SingleShooting
+from odefit.transcribe.bordered import BorderedLinear
 from odefit.transcribe.dense import DenseLinear
 
 _WIDTH = 100
@@ -109,7 +110,7 @@ def _derivatives(problem: Problem) -> tuple[list[str], bool]:
     lines = [f"At the start values the objective is {start.value:.6g} ({objective.n_data} data)"]
     if objective.n_data < len(objective.names):
         lines.append(f"Warning: only {objective.n_data} data for {len(objective.names)} free parameters")
-    if not isinstance(start.linear, DenseLinear) or not objective.names:
+    if not isinstance(start.linear, DenseLinear | BorderedLinear) or not objective.names:
         return lines, True
     bad, silent = [], []
     for i, name in enumerate(objective.names):

@@ -37,6 +37,7 @@ class _CappedLinear:
 
     def reduce(self) -> Reduced:
         reduced = self._linear.reduce()
+        assert isinstance(reduced, Reduced)
         heavy = reduced.heavy
         return Reduced(reduced.R, reduced.b, Heavy(heavy.rows, heavy.right, self._root))
 
@@ -50,6 +51,7 @@ class Capped:
     def __init__(self, objective: Objective, most: float) -> None:
         self._objective = objective
         self.names = objective.names
+        self.bordered = False
         self.heavy_root = np.minimum(objective.heavy_root, np.sqrt(most))
 
     def evaluate(self, x: Array, order: int) -> Evaluation:

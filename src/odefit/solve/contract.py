@@ -12,6 +12,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from odefit.solve.bordered import bordered_product, bordered_transposed
+
 Array = npt.NDArray[np.float64]
 
 
@@ -58,6 +60,88 @@ class Reduced(NamedTuple):
     b: Array
     heavy: Heavy = NO_HEAVY
 
+    def rows(self) -> tuple[Array, Array]:
+        """Return matrix and right-hand side of all rows of finite weight, weighted."""
+        if not self.heavy.root.size:
+            return self.R, self.b
+        finite = np.isfinite(self.heavy.root)
+        root = self.heavy.root[finite]
+        above = root[:, None] * self.heavy.rows[finite]
+        return np.vstack([above, self.R]), np.append(root * self.heavy.right[finite], self.b)
+
+    def descent(self) -> Array:
+        """Return the negative gradient of the rows of finite weight."""
+        rows, right = self.rows()
+        return rows.T @ right
+
+    def column_norms(self) -> Array:
+        """Return the norms of the columns."""
+        return np.linalg.norm(self.rows()[0], axis=0)
+
+
+class Blocks(NamedTuple):
+    """Which unknowns belong to which block of rows.
+
+    Attributes
+    ----------
+    local, n_local
+        Unknowns that only the rows of one block depend on: (B, L), padded, and how many each block has.
+    shared
+        The others.
+    """
+
+    local: npt.NDArray[np.int64]
+    n_local: npt.NDArray[np.int64]
+    shared: npt.NDArray[np.int64]
+
+
+class Bordered(NamedTuple):
+    """A linearised problem whose blocks have been reduced one by one: min sum_b ||R_b dx_b - b_b||^2/2.
+
+    Attributes
+    ----------
+    R, b
+        Triangles (B, W, W) and right-hand sides (B, W); columns are the block's own unknowns, padded to L, then
+        the shared ones.
+    blocks
+        What the columns are.
+    """
+
+    R: Array
+    b: Array
+    blocks: Blocks
+
+    def times(self, v: Array) -> Array:
+        """Return ``R_b v`` for all blocks, (B, W)."""
+        out = np.empty_like(self.b)
+        bordered_product(self.R, *self.blocks, v, out)
+        return out
+
+    def _transposed(self) -> tuple[Array, Array]:
+        n = int(self.blocks.n_local.sum()) + self.blocks.shared.size
+        descent, squares = np.empty(n), np.empty(n)
+        bordered_transposed(self.R, self.b, *self.blocks, descent, squares)
+        return descent, squares
+
+    def descent(self) -> Array:
+        """Return the negative gradient."""
+        return self._transposed()[0]
+
+    def column_norms(self) -> Array:
+        """Return the norms of the columns."""
+        return np.sqrt(self._transposed()[1])
+
+    def rows(self) -> tuple[Array, Array]:
+        """Return matrix (B W, n) and right-hand side, written out."""
+        n_blocks, width = self.b.shape
+        local, n_local, shared = self.blocks
+        most = local.shape[1]
+        matrix = np.zeros((n_blocks, width, int(n_local.sum()) + shared.size))
+        for b in range(n_blocks):
+            matrix[b][:, local[b, : n_local[b]]] = self.R[b][:, : n_local[b]]
+            matrix[b][:, shared] = self.R[b][:, most:]
+        return matrix.reshape(n_blocks * width, -1), self.b.ravel()
+
 
 class LinearModel(Protocol):
     """The linearised least-squares problem at a point; its structure is hidden.
@@ -65,8 +149,8 @@ class LinearModel(Protocol):
     ``residual(x + dx)`` is approximately ``r + J dx``.  The solver works with the reduced problem only.
     """
 
-    def reduce(self) -> Reduced:
-        """Return the triangular problem in the variables that the solver sees."""
+    def reduce(self) -> Reduced | Bordered:
+        """Return the triangular problem in the unknowns, whole or in blocks."""
         ...
 
     def reduce_residual(self, residual: Array) -> Array:
@@ -118,10 +202,13 @@ class Objective(Protocol):
         Names of the unknowns, for messages.
     heavy_root
         Roots of the weights of the heavy rows, descending; empty if there are none.
+    bordered
+        Whether linear models are reduced block by block (then there are no heavy rows).
     """
 
     names: tuple[str, ...]
     heavy_root: Array
+    bordered: bool
 
     def evaluate(self, x: Array, order: int) -> Evaluation:
         """Evaluate on the current grids; `order` 1 adds the linearisation.  Failure is a value."""

@@ -39,7 +39,7 @@ import numpy.typing as npt
 
 from odefit.native.kernel import kernel
 from odefit.native.orthogonal import _apply_to_column, _apply_transposed, _factor_pivoted
-from odefit.solve.contract import LinearModel
+from odefit.solve.contract import LinearModel, Reduced
 from odefit.solve.scaling import Scaling, _scale
 from odefit.solve.steps import DAMPED, SUBSPACE, StepInfo
 
@@ -514,6 +514,7 @@ class DenseStepProblem:
         """Become the step problem at this point."""
         self._linear = linear
         reduced = linear.reduce()
+        assert isinstance(reduced, Reduced)
         heavy = reduced.heavy
         self._system = (reduced.R, reduced.b, heavy.rows, heavy.right, heavy.root)
         self._x = x

@@ -13,13 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.solve import termination as ends
+from odefit.solve.bordered_step import BorderedStepProblem
 from odefit.solve.contract import Evaluation, Objective, SolverResult, TraceRow
 from odefit.solve.dense_step import DenseStepProblem
 from odefit.solve.freeze import Decision, FreezePolicy
 from odefit.solve.globalisation import Globalisation
 from odefit.solve.merit import Merit
 from odefit.solve.scaling import Scaling
-from odefit.solve.steps import Step, StepInfo
+from odefit.solve.steps import Step, StepInfo, StepProblem
 from odefit.solve.termination import Termination
 
 Array = npt.NDArray[np.float64]
@@ -37,12 +38,9 @@ def _largest_cosine(point: Evaluation) -> float:
     """Return the largest cosine between the residual and a column of the Jacobian: 0 at a stationary point."""
     if point.linear is None or not point.value > 0.0:
         return 0.0
-    r, b, heavy = point.linear.reduce()
-    finite = np.isfinite(heavy.root)
-    rows = np.vstack([(heavy.root[:, None] * heavy.rows)[finite], r]) if finite.size else r
-    right = np.append((heavy.root * heavy.right)[finite], b)
-    sizes = np.linalg.norm(rows, axis=0)
-    return float(np.max(np.abs(rows.T @ right) / np.where(sizes > 0, sizes, 1.0))) / math.sqrt(2.0 * point.value)
+    reduced = point.linear.reduce()
+    sizes = reduced.column_norms()
+    return float(np.max(np.abs(reduced.descent()) / np.where(sizes > 0, sizes, 1.0))) / math.sqrt(2.0 * point.value)
 
 
 def solve(
@@ -99,7 +97,11 @@ class _Search:
         self.callback = callback
         root = objective.heavy_root
         self.merit = Merit(root)
-        self.problem = DenseStepProblem(scaling, lower, upper, root.size, int(np.isinf(root).sum()))
+        self.problem: StepProblem = (
+            BorderedStepProblem(scaling, lower, upper)
+            if objective.bordered
+            else DenseStepProblem(scaling, lower, upper, root.size, int(np.isinf(root).sum()))
+        )
         self.evaluations = 0
         self.refreshes = 0
         self.flat = 0
@@ -296,7 +298,7 @@ class _Search:
         scale = self.scaling.of(point.x)
         moving = np.abs(self.proposal.v) / scale
         if self.faded:
-            runaway = int(np.argmin(np.linalg.norm(point.linear.reduce().R * scale, axis=0)))
+            runaway = int(np.argmin(point.linear.reduce().column_norms() * scale))
         elif self.proposal.condition < self.termination.valley_condition and moving.max() >= _MOVING:
             runaway = int(np.argmax(moving))
         else:

@@ -18,7 +18,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from odefit.solve.contract import Evaluation, LinearModel
+from odefit.solve.contract import Evaluation, LinearModel, Reduced
 from odefit.solve.steps import StepInfo
 
 Array = npt.NDArray[np.float64]
@@ -45,7 +45,9 @@ class Merit:
         """Choose the weight for `step` and return the reduction that the linear model promises."""
         if self.trivial:
             return step.promised
-        r, b, heavy = linear.reduce()
+        reduced = linear.reduce()
+        assert isinstance(reduced, Reduced)
+        r, b, heavy = reduced
         p, q = r @ step.v, heavy.rows @ step.v
         gain, size = float(p @ b), float(p @ p)
         heavy_gain, heavy_size = q * heavy.right, np.square(q)

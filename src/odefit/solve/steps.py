@@ -9,6 +9,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from odefit.solve.contract import LinearModel
+
 Array = npt.NDArray[np.float64]
 
 DAMPED, SUBSPACE = 0, 1
@@ -56,6 +58,10 @@ class StepProblem(Protocol):
     """
 
     held: npt.NDArray[np.bool_]
+
+    def move(self, linear: LinearModel, x: Array) -> None:
+        """Become the step problem at this point."""
+        ...
 
     def step(self, radius: float, filter: int = DAMPED) -> StepInfo:
         """Return the step for this radius."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from odefit.criteria.least_squares import has_absolute_sigma, log_likelihood
 from odefit.problem import Problem
-from odefit.solve import SolverResult
+from odefit.solve import Heavy, Reduced, SolverResult
 from odefit.statistics import (
     Estimate,
     ParameterStatistics,
@@ -22,6 +22,7 @@ from odefit.statistics import (
 )
 from odefit.strategy.times import prediction_times
 from odefit.transcribe import SingleShooting
+from odefit.transcribe.bordered import BorderedLinear
 from odefit.transcribe.dense import DenseLinear
 
 if TYPE_CHECKING:
@@ -146,16 +147,21 @@ class FitResult:
         if linear is None:
             return None
         reduced = linear.reduce()
-        heavy = reduced.heavy
-        exact = heavy.root >= _AS_GOOD_AS_EXACT
+        exact = None
+        if isinstance(reduced, Reduced) and (reduced.heavy.root >= _AS_GOOD_AS_EXACT).any():
+            heavy, is_exact = reduced.heavy, reduced.heavy.root >= _AS_GOOD_AS_EXACT
+            exact = heavy.rows[is_exact]
+            rest = Heavy(heavy.rows[~is_exact], heavy.right[~is_exact], heavy.root[~is_exact])
+            reduced = reduced._replace(heavy=rest)
+        n_data = self.objective_function.n_data
         return linearised_statistics(
-            np.vstack([heavy.root[~exact, None] * heavy.rows[~exact], reduced.R]) if heavy.root.size else reduced.R,
+            reduced.rows()[0],
             self.solution.active,
             self.sum_of_squares,
             self.n_data,
             absolute=has_absolute_sigma(self.problem.measurements),
-            prior_rows=linear.jacobian[self.objective_function.n_data :] if isinstance(linear, DenseLinear) else None,
-            equality_rows=heavy.rows[exact] if exact.any() else None,
+            prior_rows=linear.jacobian[n_data:] if isinstance(linear, DenseLinear | BorderedLinear) else None,
+            equality_rows=exact,
         )
 
     @cached_property

@@ -42,8 +42,27 @@ def penalty_residuals(
     return 0.5 * squares, bad
 
 
+def unknowns_of_penalties(compiled: CompiledProblem) -> list[npt.NDArray[np.int64]]:
+    """Return which unknowns each prior depends on."""
+    function = compiled.penalty
+    if function is None:
+        return []
+    found = []
+    for i in range(function.n_out):
+        theta = compiled.theta_of_q[function.col[function.row_ptr[i] : function.row_ptr[i + 1]]]
+        found.append(np.unique(theta[theta >= 0]).astype(np.int64))
+    return found
+
+
 def penalise(
-    compiled: CompiledProblem, slots: Array, slopes: Array, order: int, first: int, residual: Array, jacobian: Array
+    compiled: CompiledProblem,
+    slots: Array,
+    slopes: Array,
+    column_of_slot: npt.NDArray[np.int64],
+    order: int,
+    first: int,
+    residual: Array,
+    jacobian: Array,
 ) -> tuple[float, int]:
     """Append the priors of a problem to its residuals; see `penalty_residuals` for what is returned."""
     function = compiled.penalty
@@ -51,5 +70,5 @@ def penalise(
         return 0.0, -1
     return penalty_residuals(
         (function.value, function.jacobian), function.row_ptr, function.col, slots, compiled.penalty_constants,
-        slopes, compiled.theta_of_q, order, first, residual, jacobian,
+        slopes, column_of_slot, order, first, residual, jacobian,
     )  # fmt: skip

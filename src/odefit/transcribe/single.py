@@ -22,13 +22,15 @@ from odefit.integrate import Run, Status, StepGrid, Trajectory, integrator
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.solve.contract import Evaluation
+from odefit.transcribe.blocks import BlockLayout, find_blocks
+from odefit.transcribe.bordered import BorderedLinear
 from odefit.transcribe.dense import DenseLinear
 from odefit.transcribe.observation import (
     Observation,
     observations,
     observe_residuals,
 )
-from odefit.transcribe.penalty import penalise
+from odefit.transcribe.penalty import penalise, unknowns_of_penalties
 
 Array = npt.NDArray[np.float64]
 _NOTHING = np.empty(0)
@@ -92,10 +94,34 @@ class SingleShooting:
         self._needs_slots = self.compiled.penalty is not None or bool(problem.slots.by_row)
         self._parallel = False
         self._readapt = readapt
-        self._grids: list[StepGrid | None] = [None] * len(self.observations)
+        self._layout = self._find_blocks()
+        self.bordered = self._layout is not None
+        self._n_columns = self._layout.width if self._layout else len(self.names)
+        columns = self.compiled.columns
+        theta_of_slot = self.compiled.theta_of_q
+        if self._layout is None:
+            self._columns = [columns[o.experiment] for o in self.observations]
+            self._column_of_slot = theta_of_slot
+        else:
+            position = self._layout.position
+            self._columns = [position[columns[o.experiment]] for o in self.observations]
+            self._column_of_slot = np.where(theta_of_slot >= 0, position[theta_of_slot], -1)
+        self.grids: list[StepGrid | None] = [None] * len(self.observations)
         self._generation = 0
         self._fresh: Evaluation | None = None
         self._fresh_at = _NOTHING
+
+    def _find_blocks(self) -> BlockLayout | None:
+        """Find unknowns that only single experiments depend on, if there are many unknowns."""
+        if self.heavy_root.size or len(self.observations) < 4:
+            return None
+        parts, sizes = [], []
+        for o in self.observations:
+            by_row = self.compiled.theta_of_q[np.unique(o.row_slots)]
+            parts.append(np.union1d(self.compiled.columns[o.experiment], by_row[by_row >= 0]))
+            sizes.append(o.value.size)
+        priors = unknowns_of_penalties(self.compiled)
+        return find_blocks([*parts, *priors], [*sizes, *([1] * len(priors))], len(self.names))
 
     @property
     def root_weights(self) -> Array:
@@ -109,7 +135,7 @@ class SingleShooting:
 
     def refresh(self, x: Array) -> int:
         """Adapt all grids to `x`; if an experiment fails there, there are no grids to replay."""
-        self._grids = [None] * len(self.observations)
+        self.grids = [None] * len(self.observations)
         self._generation += 1
         self._fresh = self._evaluate(x, 1, adapt=True)
         self._fresh_at = x.copy()  # the caller's array may change
@@ -135,18 +161,18 @@ class SingleShooting:
         return self._integrator.solve(model, run, grid=grid, order=order, **self._options), run
 
     def _evaluate(self, x: Array, order: int, *, adapt: bool) -> Evaluation:
-        if not adapt and None in self._grids:
+        if not adapt and None in self.grids:
             return self._failed(x, "the last adaptation of the step grids failed", False)
         residual = np.empty(self.n_residuals)
         # rows of an experiment are zero in columns it does not depend on
-        jacobian = np.zeros((self.n_residuals, len(self.names))) if order else np.empty((0, len(self.names)))
+        jacobian = np.zeros((self.n_residuals if order else 0, self._n_columns))
         slots, slopes = self.compiled.slot_values(x) if self._needs_slots else (_NOTHING, _NOTHING)
 
         sums = [0.0] * len(self.observations)
         bad = [-1] * len(self.observations)
 
         def shoot(i: int) -> Trajectory:
-            trajectory, run = self.trajectory(x, self.observations[i], order, None if adapt else self._grids[i])
+            trajectory, run = self.trajectory(x, self.observations[i], order, None if adapt else self.grids[i])
             if trajectory.status is Status.OK:
                 sums[i], bad[i] = self._observe(i, trajectory, run, order, slots, slopes, residual, jacobian)
             return trajectory
@@ -157,9 +183,11 @@ class SingleShooting:
                 words = self._words_for_failure(observation, trajectory)
                 return self._failed(x, words, trajectory.status is Status.STOPPED)
         if adapt:
-            self._grids = [trajectory.grid for trajectory in trajectories]
+            self.grids = [trajectory.grid for trajectory in trajectories]
         if self.compiled.penalty is not None:
-            total, row = penalise(self.compiled, slots, slopes, order, self.n_data, residual, jacobian)
+            total, row = penalise(
+                self.compiled, slots, slopes, self._column_of_slot, order, self.n_data, residual, jacobian
+            )
             sums.append(total)
             bad.append(row)
         value = sum(sums)
@@ -167,7 +195,7 @@ class SingleShooting:
             return self._failed(x, self._words_for_nonfinite(residual), False)
         if max(bad) >= 0:  # a NaN among the derivatives would look like no influence
             return self._failed(x, self._words_for_derivative(max(bad), jacobian), False)
-        linear = DenseLinear(jacobian, residual, self.data) if order else None
+        linear = self._linear(jacobian, residual) if order else None
         ratio = max([trajectory.error_ratio for trajectory in trajectories])
         if not self.heavy_root.size:
             return Evaluation(x, self._generation, value, residual, linear, ratio)
@@ -176,6 +204,11 @@ class SingleShooting:
         finite = np.isfinite(self.heavy_root)
         value = light + 0.5 * float(np.sum(np.square(self.heavy_root[finite] * misfit[finite])))
         return Evaluation(x, self._generation, value, residual, linear, ratio, misfit=misfit, light=light)
+
+    def _linear(self, jacobian: Array, residual: Array) -> DenseLinear | BorderedLinear:
+        if self._layout is None:
+            return DenseLinear(jacobian, residual, self.data)
+        return BorderedLinear(jacobian, residual, self._layout)
 
     def _run_all(self, shoot: Callable[[int], Trajectory], *, measure: bool) -> list[Trajectory]:
         """Integrate all experiments, in threads once one of them has been seen to take long."""
@@ -198,7 +231,7 @@ class SingleShooting:
         return observe_residuals(
             (observe.value, observe.jacobian), observe.row_ptr, observe.col, o.times,
             trajectory.y, trajectory.S, run.p, _NOTHING, run.dp, o.at, o.observable, o.value, o.root_weight,
-            compiled.columns[o.experiment], o.row_slots, slots, slopes, compiled.theta_of_q, self._first[i], order,
+            self._columns[i], o.row_slots, slots, slopes, self._column_of_slot, self._first[i], order,
             residual, jacobian,
         )  # fmt: skip
 
