@@ -30,7 +30,7 @@ _PEERS = {  # what is shown: module, class, package to install
     "SciPy, differences": ("scipy_alone", "ScipyDifferences", "scipy"),
 }
 _SAME = 1e-6  # relative, of objectives
-_SLOW = 0.5  # seconds: fits that take longer are timed in fewer rounds
+_SLOW = 0.5  # seconds: fits that take longer are timed once
 
 
 class Odefit:
@@ -110,12 +110,10 @@ def compare(problem: FitProblem, peers: dict[str, type[Peer]]) -> list[str]:
 
 
 def _times(ready: dict[str, Peer]) -> dict[str, float]:
-    """Return the best CPU time of each; slow ones in three rounds, the others interleaved in thirty."""
+    """Return the best CPU time of each: interleaved in thirty rounds, slow ones in a first round only."""
     first = best_cpu_seconds({name: peer.fit for name, peer in ready.items()}, rounds=1, seconds_per_turn=0.0)
     quick = {name: ready[name].fit for name, seconds in first.items() if seconds < _SLOW}
-    slow = {name: ready[name].fit for name in ready if name not in quick}
-    best = first | best_cpu_seconds(quick, rounds=30) | (best_cpu_seconds(slow, rounds=3) if slow else {})
-    return {name: best[name] for name in ready}
+    return first | best_cpu_seconds(quick)
 
 
 def main() -> None:

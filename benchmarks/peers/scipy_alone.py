@@ -14,20 +14,24 @@ _METHOD = {"Barnes a": "leastsq", "Barnes b": "leastsq", "pyridine": "trf"}
 
 
 class ScipyAugmented:
-    """Residuals by one integration, Jacobians by another of the augmented equations, in NumPy."""
+    """Residuals by one integration, Jacobians by another of the augmented equations."""
 
     def __init__(self, problem: FitProblem) -> None:
         self.problem = problem
         self.shape = (problem.n_states, problem.n_parameters)
-        self.f = _function(problem, problem.f)
-        self.slopes = _function(problem, _by_rows(problem))
-        self.initial = _function(problem, problem.augmented[2])
+        self.f = _function(problem, problem.y, problem.f)
+        self.small = problem.n_states * problem.n_parameters <= 20  # then scalars are faster than NumPy's arrays
+        self.whole = _function(problem, *problem.augmented[:2])
+        self.slopes = _function(problem, problem.y, _by_rows(problem))
+        self.initial = _function(problem, problem.y, problem.augmented[2])
         self.setup = f"odeint, {_METHOD[problem.name]}"
 
     def rhs(self, y: Array, t: float, k: Array) -> list[float]:
-        return self.f(y, k)
+        return self.f(y.tolist(), k)
 
-    def augmented(self, z: Array, t: float, k: Array) -> Array:
+    def augmented(self, z: Array, t: float, k: Array) -> Array | list[float]:
+        if self.small:
+            return self.whole(z.tolist(), k)
         n, q = self.shape
         slopes = np.array(self.slopes(z.tolist(), k))
         sensitivity = slopes[: n * n].reshape(n, n) @ z[n:].reshape(n, q)
@@ -75,8 +79,8 @@ def _by_rows(problem: FitProblem):
     return ca.vertcat(ca.vec(dy.T), ca.vec(dk.T), problem.f)
 
 
-def _function(problem: FitProblem, expression):
-    """Return (y, k) -> list of the elements of `expression`."""
-    source = straight_line("fill", "y, k, out", {"y": problem.y, "k": problem.k}, "out", expression)
+def _function(problem: FitProblem, state, expression):
+    """Return (state, k) -> list of the elements of `expression`."""
+    source = straight_line("fill", "y, k, out", {"y": state, "k": problem.k}, "out", expression)
     source = source.replace("(y, k, out):", f"(y, k):\n    out = [0.0] * {expression.numel()}") + "    return out\n"
     return compiled_source(source, "fill")
