@@ -80,17 +80,19 @@ def solve_weighted(
     **parts: Any,
 ) -> SolverResult:
     """Minimise as `solve` does, raising the weights of heavy rows in steps if there are any."""
+    if not objective.heavy_root.size:
+        return solve(objective, x0, lower, upper, termination=termination, callback=callback, **parts)
     rows: list[TraceRow] = []
     evaluations, refreshes = 0, 0
     x = x0
     on_the_way = dataclasses.replace(termination, tol=max(termination.tol, _LOOSE))
 
     def record(row: TraceRow) -> None:
-        rows.append(dataclasses.replace(row, iteration=len(rows) + 1))
+        rows.append(row._replace(iteration=len(rows) + 1))
         if callback is not None:
             callback(rows[-1])
 
-    stages = [w for w in weights if objective.heavy_root.size and w < objective.heavy_root[0] ** 2]
+    stages = [w for w in weights if w < objective.heavy_root[0] ** 2]
     for most in stages:
         left = termination.max_iterations - len(rows)
         if left < 1:

@@ -219,8 +219,7 @@ class Objective(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True)
-class TraceRow:
+class TraceRow(NamedTuple):
     """One iteration, for reports."""
 
     iteration: int
