@@ -2,9 +2,10 @@
 
 from odefit.errors import ProblemError, suggestion
 from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Trajectory, segment_ends
+from odefit.integrate.ddm import Ddm
 from odefit.integrate.dopri5 import Dopri5
 
-METHODS: dict[str, Integrator] = {method.name: method for method in (Dopri5(),)}
+METHODS: dict[str, Integrator] = {method.name: method for method in (Dopri5(), Ddm())}
 """Integrators by the name that problem files use."""
 
 
@@ -20,6 +21,7 @@ def integrator(name: str) -> Integrator:
 __all__ = [
     "METHODS",
     "Counters",
+    "Ddm",
     "Dopri5",
     "Integrator",
     "Run",

@@ -31,7 +31,7 @@ from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 from odefit.native.stop import StopFlag
 
-_OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _NONFINITE_DERIVATIVE = (int(s) for s in Status)
+_OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _NONFINITE_DERIVATIVE = map(int, tuple(Status)[:7])
 _SAFETY, _BETA, _SHRINK_MOST, _GROW_MOST = 0.9, 0.04, 0.2, 10.0
 _EXPONENT = 0.2 - 0.75 * _BETA
 _SMALLEST_RATIO = 1e-4  # of error to tolerance, that step control distinguishes
