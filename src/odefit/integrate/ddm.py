@@ -49,9 +49,9 @@ from odefit.native.linear_systems import (
     GROWN,
     GROWTH_LIMIT,
     add_product,
-    factorise,
+    _factorise,
     solve_blocks,
-    solve_vector,
+    _solve_vector,
 )
 from odefit.native.stop import StopFlag
 
@@ -150,7 +150,7 @@ def _newton(
             for e in range(jac.size):
                 if not math.isfinite(jac[e]):
                     jac[e] = 0.0  # it only helps to find the state, which may exist where its derivative does not
-            outcome = factorise(pattern, jac, c0, n, a, pivots, work, limit)
+            outcome = _factorise(pattern, jac, c0, n, a, pivots, work, limit)
             shift = c0
             matrices += 1
             if outcome != FACTORISED:
@@ -160,7 +160,7 @@ def _newton(
         iterations += 1
         for i in range(n):
             delta[i] = f[0, i] - c0 * (y[new, i] - y[old, i]) - base[i]
-        solve_vector(pattern, n, a, pivots, work, delta)
+        _solve_vector(pattern, n, a, pivots, work, delta)
         size, worst = _corrections(delta, 2.0 * shift / (shift + c0), y, new, old, n, floor)
         if size <= 1.0:
             return _CONVERGED, worst, shift, iterations, matrices
@@ -168,7 +168,8 @@ def _newton(
         old_size = size
         if not math.isfinite(size) or rate >= 2.0:
             if matrices > 0:
-                return (_SLOW if math.isfinite(size) else _NAN), worst, 0.0, iterations, matrices
+                bad = _first_nonfinite(f, 0, n)  # the solution spreads what one equation has spoilt
+                return (_SLOW if math.isfinite(size) else _NAN), worst if bad < 0 else bad, 0.0, iterations, matrices
             for i in range(n):
                 y[new, i] = start[i]
             divided = True
@@ -386,7 +387,7 @@ def ddm_solve(
                     for e in range(pattern[0][i], pattern[0][i + 1]):
                         if not math.isfinite(jac[e]):
                             bad = i
-                matrix = factorise(pattern, jac, c[0], n, a1, pivots1, work, limit)
+                matrix = _factorise(pattern, jac, c[0], n, a1, pivots1, work, limit)
                 if matrix == GROWN and limit < np.inf and bad < 0:
                     status, trouble[jac.size] = _REORDER, c[0]
                     break

@@ -22,6 +22,7 @@ import numpy as np
 from odefit.native.kernel import kernel
 
 MAX_ORDER = 5
+_LEAST_WEIGHT = 16.0 * float(np.finfo(float).eps)  # an error below it cannot be told from rounding
 
 
 @kernel
@@ -81,7 +82,7 @@ def _error_ratio(values, slot, w, m, size, scale, rtol, atol, power, out):
     for i in range(size):
         error = scale * abs((values[new, i] - values[old, i]) - out[i])
         weight = atol + rtol * max(abs(values[new, i]), abs(values[old, i]))
-        part = error / (weight if power == 1.0 else weight**power)
+        part = error / (weight if power == 1.0 else max(weight**power, _LEAST_WEIGHT * abs(values[old, i])))
         if math.isnan(part):
             return np.inf, i
         if part > ratio:

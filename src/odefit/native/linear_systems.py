@@ -96,7 +96,7 @@ def _sparse_factorise(row_ptr, mid, row_of, column_of, place, l_ptr, l_col, u_pt
 
 
 @kernel
-def factorise(pattern, jac, shift, n, a, pivots, work, limit):
+def _factorise(pattern, jac, shift, n, a, pivots, work, limit):
     """Factorise ``shift I - J`` into `a` (and `pivots`); return FACTORISED, SINGULAR or GROWN.
 
     ``work`` has room for four vectors; growth beyond `limit` is reported by the sparse backend alone.
@@ -110,7 +110,7 @@ def factorise(pattern, jac, shift, n, a, pivots, work, limit):
 
 
 @kernel
-def solve_vector(pattern, n, a, pivots, work, x):
+def _solve_vector(pattern, n, a, pivots, work, x):
     """Overwrite ``x[:n]`` by the solution."""
     row_of, column_of, l_ptr, l_col, u_ptr, u_col = pattern[3], pattern[4], pattern[6], pattern[7], pattern[8], pattern[9]
     if row_of.size == 0:
