@@ -35,10 +35,11 @@ from odefit.integrate.multistep import (
     _add_node,
     _error_ratio,
     _formula,
-    _interpolate,
+    _interpolated,
     _interpolation_weights,
     _inverse_sum,
-    _past_sum,
+    _past,
+    _registers,
     _write_blocks,
 )
 from odefit.integrate.stepping import _append, _fill_nan, _first_nonfinite, _scaled_norm
@@ -185,12 +186,12 @@ def _newton(
 
 
 @kernel
-def _solve_directions(pattern, jac, n, c, k, a, pivots, work, s, s_flat, slot, seeds, d2, r, r_flat):
+def _solve_directions(pattern, jac, n, c, a, pivots, work, s, s_flat, slot, seeds, d2, r, r_flat):
     """Set the new sensitivities ``s[slot[0]]``; ``d2`` is added to the right-hand side if it is not empty."""
     size = r_flat.size
-    _past_sum(s_flat, slot, c, k, size, r_flat)
+    rows, weights = _registers(slot, c)
     for i in range(size):
-        r_flat[i] = -r_flat[i]
+        r_flat[i] = -_past(s_flat, rows, weights, i)
     for i in range(d2.size):
         r_flat[i] += d2[i]
     add_product(pattern, jac, n, s, slot[1], seeds, r)
@@ -234,8 +235,8 @@ def ddm_solve(
     test = test and q > 0
     rhs, jacobian, second = functions
     n_values, n_pivots, n_work, cost = room
-    depth = MAX_ORDER + 2  # rows of past values, the new one among them
-    y, f, work_rows = np.empty((depth, n)), np.empty((2, n)), np.empty((3, n))
+    depth = MAX_ORDER + 2  # rows of past values, the new one among them; zero weights need numbers, hence zeros
+    y, f, work_rows = np.zeros((depth, n)), np.empty((2, n)), np.empty((3, n))
     base, start, delta = np.empty(n), np.empty(n), np.empty(n)
     jac, work = np.empty(trouble.size - 1), np.empty(n_work)
     a, pivots = np.empty(n_values), np.empty(n_pivots, np.int64)
@@ -244,8 +245,8 @@ def ddm_solve(
     # sensitivities: the flat names are the same memory
     b1, b2 = (q + 3) // 4, (m2 + 3) // 4
     n1, n2 = b1 * n * 4, b2 * n * 4
-    s1, r1 = np.empty((depth, b1, n, 4)), np.empty((b1, n, 4))
-    s2, r2, d2 = np.empty((depth, b2, n, 4)), np.empty((b2, n, 4)), np.zeros((1, b2, n, 4))
+    s1, r1 = np.zeros((depth, b1, n, 4)), np.empty((b1, n, 4))
+    s2, r2, d2 = np.zeros((depth, b2, n, 4)), np.empty((b2, n, 4)), np.zeros((1, b2, n, 4))
     s1_flat, r1_flat = s1.reshape(depth, n1), r1.reshape(n1)
     s2_flat, r2_flat, d2_flat = s2.reshape(depth, n2), r2.reshape(n2), d2.reshape(n2)
     start1, start2 = _in_blocks(dy0, q), _in_blocks(d2y0, m2)
@@ -349,15 +350,16 @@ def ddm_solve(
             for j in range(2, depth):
                 psi[j] = h + past[j - 1]
             _formula(psi, k, w, c)
-            _past_sum(y, slot, c, k, n, base)
             nodes = k if k == points > 1 else k + 1
             if nodes > k:
                 _add_node(psi, nodes, w)
-            _past_sum(y, slot, w, nodes, n, start)
+            rows, coefficients = _registers(slot, c)
+            rows, weights = _registers(slot, w)
             largest = 0.0
             for i in range(n):
-                start[i] += y[slot[1], i]
-                largest = max(largest, abs(y[slot[1], i]))
+                base[i] = _past(y, rows, coefficients, i)
+                start[i] = y[rows[1], i] + _past(y, rows, weights, i)
+                largest = max(largest, abs(y[rows[1], i]))
             if replay:
                 fresh = shift == 0.0 or (orders[n_taken] & FRESH) != 0
             else:
@@ -376,7 +378,7 @@ def ddm_solve(
             exponent = (k + 1.0) / k if power else 1.0
             ratio = np.inf
             if outcome == _CONVERGED:
-                ratio, worst = _error_ratio(y, slot, w, nodes, n, scale, rtol, atol, exponent, start)
+                ratio, worst = _error_ratio(y, slot, w, n, scale, rtol, atol, exponent)
 
             # derivatives, once the step is taken
             if q > 0 and outcome == _CONVERGED and (replay or ratio <= 1.0):
@@ -392,7 +394,7 @@ def ddm_solve(
                     status, trouble[jac.size] = _REORDER, c[0]
                     break
                 if matrix == FACTORISED and bad < 0:
-                    _solve_directions(pattern, jac, n, c, k, a1, pivots1, work, s1, s1_flat, slot, p1, nothing, r1, r1_flat)
+                    _solve_directions(pattern, jac, n, c, a1, pivots1, work, s1, s1_flat, slot, p1, nothing, r1, r1_flat)
                     bad = _first_nonfinite(s1_flat, slot[0], n1) // 4
                     if m2 > 0 and bad < 0:
                         for i in range(n2):
@@ -402,7 +404,7 @@ def ddm_solve(
                         )  # fmt: skip
                         n_second += m2
                         _solve_directions(
-                            pattern, jac, n, c, k, a1, pivots1, work, s2, s2_flat, slot, p2, d2_flat, r2, r2_flat
+                            pattern, jac, n, c, a1, pivots1, work, s2, s2_flat, slot, p2, d2_flat, r2, r2_flat
                         )  # fmt: skip
                         bad = _first_nonfinite(s2_flat, slot[0], n2) // 4
                 elif bad < 0:
@@ -412,7 +414,7 @@ def ddm_solve(
                     status = _NONFINITE_DERIVATIVE
                     break
                 if test:
-                    other, bad = _error_ratio(s1_flat, slot, w, nodes, n1, scale, rtol, atol, exponent, r1_flat)
+                    other, bad = _error_ratio(s1_flat, slot, w, n1, scale, rtol, atol, exponent)
                     if other > ratio:
                         ratio, worst = other, bad // 4 % n
 
@@ -446,13 +448,11 @@ def ddm_solve(
 
             while next_time < times.size and times[next_time] <= t_new:
                 _interpolation_weights(psi, k, times[next_time] - t_new, c)
-                _interpolate(y, slot, c, k, n, delta)
+                rows, weights = _registers(slot, c)
                 for i in range(n):
-                    y_out[next_time, i] = delta[i]
-                _interpolate(s1_flat, slot, c, k, n1, r1_flat)
-                _write_blocks(r1_flat, n, q, s1_out, next_time)
-                _interpolate(s2_flat, slot, c, k, n2, r2_flat)
-                _write_blocks(r2_flat, n, m2, s2_out, next_time)
+                    y_out[next_time, i] = _interpolated(y, rows, weights, i)
+                _write_blocks(s1_flat, rows, weights, n, q, s1_out, next_time)
+                _write_blocks(s2_flat, rows, weights, n, m2, s2_out, next_time)
                 next_time += 1
 
             taken = _append(taken, n_taken, h)
@@ -470,18 +470,18 @@ def ddm_solve(
                     _add_node(psi, k + 2, w)
                     scale = 1.0 / (psi[k + 2] * _inverse_sum(psi, k + 1))
                     exponent = (k + 2.0) / (k + 1.0) if power else 1.0
-                    other, _ = _error_ratio(y, slot, w, k + 2, n, scale, rtol, atol, exponent, start)
+                    other, _ = _error_ratio(y, slot, w, n, scale, rtol, atol, exponent)
                     if test:
-                        more, _ = _error_ratio(s1_flat, slot, w, k + 2, n1, scale, rtol, atol, exponent, r1_flat)
+                        more, _ = _error_ratio(s1_flat, slot, w, n1, scale, rtol, atol, exponent)
                         other = max(other, more)
                     up = 1.0 / (_BIAS_UP * max(other, _SMALLEST_RATIO) ** (1.0 / (k + 2)))
                 if k > 1:
                     _formula(psi, k, w, c)
                     scale = 1.0 / (psi[k] * _inverse_sum(psi, k - 1))
                     exponent = k / (k - 1.0) if power else 1.0
-                    other, _ = _error_ratio(y, slot, w, k, n, scale, rtol, atol, exponent, start)
+                    other, _ = _error_ratio(y, slot, w, n, scale, rtol, atol, exponent)
                     if test:
-                        more, _ = _error_ratio(s1_flat, slot, w, k, n1, scale, rtol, atol, exponent, r1_flat)
+                        more, _ = _error_ratio(s1_flat, slot, w, n1, scale, rtol, atol, exponent)
                         other = max(other, more)
                     down = 1.0 / (_BIAS_DOWN * max(other, _SMALLEST_RATIO) ** (1.0 / k))
                 best = max(same, up, down)

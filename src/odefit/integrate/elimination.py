@@ -20,7 +20,7 @@ from odefit.native.kernel import kernel
 
 Index = npt.NDArray[np.int64]
 
-SPARSE_FROM = 12
+SPARSE_FROM = 16
 """Number of states from which a sparse elimination is considered."""
 _NOTHING = np.empty(0, dtype=np.int64)
 
@@ -162,7 +162,7 @@ def _chosen(rhs: NativeFunction) -> LinearAlgebra:
         return dense
     # with a heavy diagonal the pattern alone decides
     sparse = sparse_algebra(rhs, np.ones(rhs.col.size), 2.0 * n)
-    return sparse if 4.0 * _flops(sparse) + 20.0 * n < n**3 / 3 else dense
+    return sparse if 3.0 * _flops(sparse) + 10.0 * n < n**3 / 3 else dense
 
 
 _known: weakref.WeakKeyDictionary[NativeFunction, LinearAlgebra] = weakref.WeakKeyDictionary()

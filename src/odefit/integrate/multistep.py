@@ -37,17 +37,6 @@ def _add_node(psi, m, w):
 
 
 @kernel
-def _formula(psi, k, w, c):
-    """Fill the weights `w` of k nodes and the coefficients `c` of the formula of order `k`."""
-    c[0] = 0.0
-    for j in range(1, k + 1):
-        _add_node(psi, j, w)
-        c[0] += 1.0 / psi[j]
-    for j in range(1, k + 1):
-        c[j] = -w[j] / psi[j]
-
-
-@kernel
 def _inverse_sum(psi, m):
     """Return c_0 of the formula of order `m`."""
     total = 0.0
@@ -57,30 +46,44 @@ def _inverse_sum(psi, m):
 
 
 @kernel
-def _past_sum(values, slot, w, m, size, out):
-    """Set ``out = sum_{j=2..m} w_j (y_{n-j} - y_{n-1})``."""
-    newest = slot[1]
-    if m < 2:
-        for i in range(size):
-            out[i] = 0.0
-        return
-    row, weight = slot[2], w[2]
-    for i in range(size):
-        out[i] = weight * (values[row, i] - values[newest, i])
-    for j in range(3, m + 1):
-        row, weight = slot[j], w[j]
-        for i in range(size):
-            out[i] += weight * (values[row, i] - values[newest, i])
+def _formula(psi, k, w, c):
+    """Fill the weights `w` of k nodes and the coefficients `c` of the formula of order `k`; further ones are zero."""
+    for j in range(1, MAX_ORDER + 2):
+        w[j] = c[j] = 0.0
+    c[0] = _inverse_sum(psi, k)
+    for j in range(1, k + 1):
+        _add_node(psi, j, w)
+    for j in range(1, k + 1):
+        c[j] = -w[j] / psi[j]
 
 
 @kernel
-def _error_ratio(values, slot, w, m, size, scale, rtol, atol, power, out):
+def _registers(slot, w):
+    """Return rows and weights as numbers, which a loop keeps in registers (from arrays it would read them again)."""
+    return (slot[0], slot[1], slot[2], slot[3], slot[4], slot[5], slot[6]), (w[1], w[2], w[3], w[4], w[5], w[6])
+
+
+@kernel
+def _past(values, rows, w, i):
+    """Return ``sum_{j>=2} w_j (y_{n-j} - y_{n-1})`` of entry `i`.
+
+    Written out, with zero weights where there are fewer nodes: one pass over memory, and no loops within a loop.
+    """
+    last = values[rows[1], i]
+    return (
+        w[1] * (values[rows[2], i] - last) + w[2] * (values[rows[3], i] - last) + w[3] * (values[rows[4], i] - last)
+        + w[4] * (values[rows[5], i] - last) + w[5] * (values[rows[6], i] - last)
+    )  # fmt: skip
+
+
+@kernel
+def _error_ratio(values, slot, w, size, scale, rtol, atol, power):
     """Return the largest local error over tolerance (inf if one is not finite), and the entry it belongs to."""
-    _past_sum(values, slot, w, m, size, out)
-    new, old = slot[0], slot[1]
+    rows, weights = _registers(slot, w)
+    new, old = rows[0], rows[1]
     ratio, cause = -1.0, 0
     for i in range(size):
-        error = scale * abs((values[new, i] - values[old, i]) - out[i])
+        error = scale * abs((values[new, i] - values[old, i]) - _past(values, rows, weights, i))
         weight = atol + rtol * max(abs(values[new, i]), abs(values[old, i]))
         part = error / (weight if power == 1.0 else max(weight**power, _LEAST_WEIGHT * abs(values[old, i])))
         if math.isnan(part):
@@ -92,7 +95,9 @@ def _error_ratio(values, slot, w, m, size, scale, rtol, atol, power, out):
 
 @kernel
 def _interpolation_weights(psi, k, x, w):
-    """Fill w_0..w_k for the polynomial through t_n, .., t_{n-k} at t_n + x."""
+    """Fill w_1..w_k for the polynomial through t_n, .., t_{n-k} at t_n + x; further ones are zero."""
+    for j in range(1, MAX_ORDER + 1):
+        w[j] = 0.0
     for j in range(1, k + 1):
         product = -x / psi[j]
         for m in range(1, k + 1):
@@ -102,19 +107,17 @@ def _interpolation_weights(psi, k, x, w):
 
 
 @kernel
-def _interpolate(values, slot, w, k, size, out):
-    new = slot[0]
-    for i in range(size):
-        out[i] = values[new, i]
-    for j in range(1, k + 1):
-        row, weight = slot[j], w[j]
-        for i in range(size):
-            out[i] += weight * (values[row, i] - values[new, i])
+def _interpolated(values, rows, w, i):
+    new = values[rows[0], i]
+    return (
+        new + w[0] * (values[rows[1], i] - new) + w[1] * (values[rows[2], i] - new)
+        + w[2] * (values[rows[3], i] - new) + w[3] * (values[rows[4], i] - new) + w[4] * (values[rows[5], i] - new)
+    )  # fmt: skip
 
 
 @kernel
-def _write_blocks(flat, n, q, out, row):
-    """Copy the first `q` directions of blocks (blocks, n, 4), here flat, to ``out[row]``."""
+def _write_blocks(values, rows, w, n, q, out, row):
+    """Write interpolated directions, from blocks (blocks, n, 4) that are flat here, to ``out[row]``."""
     for i in range(n):
         for c in range(q):
-            out[row, i, c] = flat[((c // 4) * n + i) * 4 + c % 4]
+            out[row, i, c] = _interpolated(values, rows, w, ((c // 4) * n + i) * 4 + c % 4)
