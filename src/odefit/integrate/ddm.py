@@ -167,7 +167,7 @@ def _newton(
             return _CONVERGED, worst, shift, iterations, matrices
         rate = size / old_size
         old_size = size
-        if not math.isfinite(size) or rate >= 2.0:
+        if not math.isfinite(size) or (rate >= 2.0 and size > _ROUNDING):
             if matrices > 0:
                 bad = _first_nonfinite(f, 0, n)  # the solution spreads what one equation has spoilt
                 return (_SLOW if math.isfinite(size) else _NAN), worst if bad < 0 else bad, 0.0, iterations, matrices
@@ -175,7 +175,8 @@ def _newton(
                 y[new, i] = start[i]
             divided = True
         elif rate > 0.0:
-            if size * rate <= 1.0 - rate or (rate > 0.5 and size < _ROUNDING):
+            noise = size < _ROUNDING and rate > (0.9 if matrices == 0 else 0.5)  # an old matrix may just be slow
+            if size * rate <= 1.0 - rate or noise:
                 return _CONVERGED, worst, shift, iterations, matrices
             if rate > 0.9 or math.log(size) > -math.log(rate) * (patience - iterations):
                 divided = matrices < _MOST_MATRICES
