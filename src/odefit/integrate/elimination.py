@@ -115,21 +115,21 @@ def _permutations(n: int, rows: Index, columns: Index, values: Any, shift: float
     diagonal = np.arange(n)
     at = (np.concatenate([rows, diagonal]), np.concatenate([columns, diagonal]))
     matrix = coo_matrix((np.concatenate([-values, np.full(n, shift)]), at), shape=(n, n)).tocsc()
-    tried = []
-    for order, symmetric in (("MMD_AT_PLUS_A", True), ("COLAMD", False)):
-        options = {"SymmetricMode": symmetric, "Equil": False}
-        tried.append(splu(matrix, permc_spec=order, diag_pivot_thresh=0.01, options=options))
+    try:
+        tried = [
+            splu(matrix, permc_spec=order, diag_pivot_thresh=0.01, options={"SymmetricMode": symmetric, "Equil": False})
+            for order, symmetric in (("MMD_AT_PLUS_A", True), ("COLAMD", False))
+        ]
+    except RuntimeError:  # singular: no numbers to go by
+        return _permutations(n, rows, columns, np.ones(rows.size), 2.0 * n)
     best = min(tried, key=lambda found: found.nnz)
     return best.perm_r.astype(np.int64), best.perm_c.astype(np.int64)
 
 
-def sparse_algebra(rhs: NativeFunction, values: Any, shift: float) -> LinearAlgebra:
-    """Return the sparse elimination whose order suits ``shift I - J`` with these `values` of J (by states and parameters)."""
-    n = rhs.n_out
-    row_ptr, mid, col = _split(rhs)
+def sparse_pattern(n: int, row_ptr: Index, mid: Index, col: Index, values: Any, shift: float) -> tuple[Index, ...]:
+    """Return the pattern of a sparse elimination whose order suits ``shift I - J`` with these `values` of J."""
     rows, places = _entries(n, row_ptr, mid, col)
     new_row, new_column = _permutations(n, rows, col[places], values[places], shift)
-    row_of = np.argsort(new_row)
     place = np.zeros(col.size, dtype=np.int64)
     place[places] = new_column[col[places]]
     # the permuted pattern, the diagonal of the matrix included, in rows of sorted and distinct columns
@@ -137,22 +137,29 @@ def sparse_algebra(rhs: NativeFunction, values: Any, shift: float) -> LinearAlge
     all_columns = np.concatenate([place[places], new_column])
     keys = np.unique(all_rows * n + all_columns)
     ptr = np.searchsorted(keys // n, np.arange(n + 1))
-    l_ptr, l_col, u_ptr, u_col = eliminate(n, ptr, keys % n)
-    work = float(np.sum(np.diff(u_ptr)[l_col]) + u_col.size + 3 * l_col.size + 2 * n)
-    patience = work / (l_col.size + u_col.size + rows.size)
-    pattern = (row_ptr, mid, col, row_of, new_column, place, l_ptr, l_col, u_ptr, u_col)
-    return LinearAlgebra(pattern, l_col.size + u_col.size + n, 0, 4 * n, patience)
+    return (row_ptr, mid, col, np.argsort(new_row), new_column, place, *eliminate(n, ptr, keys % n))
+
+
+def _products(pattern: tuple[Index, ...]) -> float:
+    """Return the number of multiplications of a sparse factorisation."""
+    l_col, u_ptr = pattern[7], pattern[8]
+    return float(np.sum(np.diff(u_ptr)[l_col]))
+
+
+def sparse_algebra(rhs: NativeFunction, values: Any, shift: float) -> LinearAlgebra:
+    """Return the sparse elimination whose order suits ``shift I - J`` with these `values` of J by (y, p)."""
+    n = rhs.n_out
+    pattern = sparse_pattern(n, *_split(rhs), values, shift)
+    row_ptr, mid, l_col, u_col = pattern[0], pattern[1], pattern[7], pattern[9]
+    work = _products(pattern) + float(u_col.size + 3 * l_col.size + 2 * n)
+    solution = float(l_col.size + u_col.size + np.sum(mid - row_ptr[:-1]))
+    return LinearAlgebra(pattern, l_col.size + u_col.size + n, 0, 4 * n, work / solution)
 
 
 def dense_algebra(rhs: NativeFunction) -> LinearAlgebra:
     """Return the dense elimination of a model."""
     n = rhs.n_out
     return LinearAlgebra((*_split(rhs), *[_NOTHING] * 7), n * n, n, 4, n / 3)
-
-
-def _flops(algebra: LinearAlgebra) -> float:
-    l_col, u_ptr = algebra.pattern[7], algebra.pattern[8]
-    return float(np.sum(np.diff(u_ptr)[l_col]))
 
 
 def _chosen(rhs: NativeFunction) -> LinearAlgebra:
@@ -162,7 +169,7 @@ def _chosen(rhs: NativeFunction) -> LinearAlgebra:
         return dense
     # with a heavy diagonal the pattern alone decides
     sparse = sparse_algebra(rhs, np.ones(rhs.col.size), 2.0 * n)
-    return sparse if 3.0 * _flops(sparse) + 10.0 * n < n**3 / 3 else dense
+    return sparse if 3.0 * _products(sparse.pattern) + 10.0 * n < n**3 / 3 else dense
 
 
 _known: weakref.WeakKeyDictionary[NativeFunction, LinearAlgebra] = weakref.WeakKeyDictionary()
