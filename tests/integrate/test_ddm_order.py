@@ -65,7 +65,9 @@ def test_polynomials_of_the_degree_of_the_order_are_exact(k):
 
     def error(order: int) -> float:
         orders = np.minimum(np.arange(1, len(steps) + 1), order)
-        found = DDM.solve(model, run, grid=StepGrid.from_segments("ddm", [steps], orders), rtol=1e-7, atol=1e-9, order=1)
+        found = DDM.solve(
+            model, run, grid=StepGrid.from_segments("ddm", [steps], orders), rtol=1e-7, atol=1e-9, order=1
+        )
         np.testing.assert_allclose(found.S[0, 0], [found.y[0, 0] / 2.0, 1.0], rtol=1e-12)
         return abs(found.y[0, 0] - 2.0 * end**k / k)
 

@@ -70,7 +70,13 @@ def test_cost_of_a_step_is_bounded(name):
     assert counters.rejected <= 0.2 * counters.steps
 
 
-TIMES = {"robertson": [0.4, 40.0, 4e4], "hires": [5.0, 50.0], "orego": [30.0], "pollu": [1.0, 60.0], "vdpol": [0.2, 0.7]}
+TIMES = {
+    "robertson": [0.4, 40.0, 4e4],
+    "hires": [5.0, 50.0],
+    "orego": [30.0],
+    "pollu": [1.0, 60.0],
+    "vdpol": [0.2, 0.7],
+}
 
 
 @by_problem

@@ -186,7 +186,9 @@ class TestConformance:
     def test_output_exactly_at_stops(self, method, case):
         stops = case.t0 + (case.end - case.t0) * np.array([0.25, 0.5])
         found = solve(method, case, make_run(case, times=[*stops, case.end], stops=stops), rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(found.y, exact_states(case, [*stops, case.end]), rtol=1e-7 * LOOSER[method.name], atol=1e-8)
+        np.testing.assert_allclose(
+            found.y, exact_states(case, [*stops, case.end]), rtol=1e-7 * LOOSER[method.name], atol=1e-8
+        )
 
     @by_case
     def test_stops_outside_are_ignored(self, method, case):

@@ -10,10 +10,11 @@ derivatives of this equation are linear, all with the matrix c_0 I - f_y at the 
     (c_0 I - f_y) (S_n - S_{n-1})   = f_y S_{n-1} + f_p dp - sum_j c_j (S_{n-j} - S_{n-1}),
     (c_0 I - f_y) (S2_n - S2_{n-1}) = f_y S2_{n-1} + f_p d2p + D2f[z_a, z_b] - sum_j c_j (S2_{n-j} - S2_{n-1}),
 
-and are solved once a step is accepted.  Newton's method goes on to rounding, chosen steps or replayed ones, with an old
-factorisation as long as it contracts fast enough, while the sensitivities get the true one.  So S is the derivative of the
-*discrete* solution on a fixed sequence of steps and orders, to rounding, in first and second order; output between
-the steps is the polynomial through t_n, .., t_{n-k}, linear in the values, and keeps this.
+and are solved once a step is accepted.  Newton's method goes on to rounding, on chosen steps as on replayed ones,
+with an old factorisation as long as it contracts fast enough; the sensitivities are solved with the Jacobian at the
+solution, by a factorisation of their own, or by refinement to rounding where that is dear.  So S is the derivative
+of the *discrete* solution on a fixed sequence of steps and orders, to rounding, in first and second order; output
+between the steps is the polynomial through t_n, .., t_{n-k}, linear in the values, and keeps this.
 
 Steps and orders are chosen as in LSODE.  A step that was accepted keeps a mark in its order (`FRESH`) if the matrix of
 the states was factorised anew for it: so a replay repeats a run to the last bit.
@@ -27,9 +28,9 @@ import numpy as np
 
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
-from odefit.integrate.contract import Counters, Run, Status, StepGrid, Trajectory
+from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Trajectory
 from odefit.integrate.directions import _add_second, _in_blocks, _write_start
-from odefit.integrate.elimination import LinearAlgebra, linear_algebra, reordered
+from odefit.integrate.elimination import Index, LinearAlgebra, exchanging, linear_algebra, reordered
 from odefit.integrate.multistep import (
     MAX_ORDER,
     _add_node,
@@ -49,10 +50,10 @@ from odefit.native.linear_systems import (
     FACTORISED,
     GROWN,
     GROWTH_LIMIT,
-    add_product,
     _factorise,
-    solve_blocks,
     _solve_vector,
+    add_product,
+    solve_blocks,
 )
 from odefit.native.stop import StopFlag
 
@@ -155,7 +156,14 @@ def _newton(
             shift = c0
             matrices += 1
             if outcome != FACTORISED:
-                return (_GROWN if outcome == GROWN and limit < np.inf else _SLOW), worst, 0.0, rate, iterations, matrices
+                return (
+                    (_GROWN if outcome == GROWN and limit < np.inf else _SLOW),
+                    worst,
+                    0.0,
+                    rate,
+                    iterations,
+                    matrices,
+                )
             divided, old_size = False, np.inf
         call_model(rhs, t, y, new * n, p, u, f, 0)
         iterations += 1
@@ -170,7 +178,14 @@ def _newton(
         if not math.isfinite(size) or (rate >= 2.0 and size > _ROUNDING):
             if matrices > 0:
                 bad = _first_nonfinite(f, 0, n)  # the solution spreads what one equation has spoilt
-                return (_SLOW if math.isfinite(size) else _NAN), worst if bad < 0 else bad, 0.0, rate, iterations, matrices
+                return (
+                    (_SLOW if math.isfinite(size) else _NAN),
+                    worst if bad < 0 else bad,
+                    0.0,
+                    rate,
+                    iterations,
+                    matrices,
+                )
             for i in range(n):
                 y[new, i] = start[i]
             divided = True
@@ -259,8 +274,8 @@ def ddm_solve(
         With `replay` the steps to take again.  `counts` holds, behind room for the numbers of
         `Counters`, how many steps each segment has; it is filled.
     test, power
-        Whether sensitivities take part in the error test, and whether the tolerance of a step of order k is raised to the
-        power (k + 1)/k.
+        Whether sensitivities take part in the error test, and whether the tolerance of a step of order k is raised to
+        the power (k + 1)/k.
     limit, trouble
         Growth of entries at which another order of elimination is asked for; then `trouble` holds the Jacobian and
         the shift.
@@ -446,7 +461,9 @@ def ddm_solve(
                     break
                 if matrix == FACTORISED and bad < 0:
                     if not solved:
-                        _solve_directions(pattern, jac, n, c, a1, pivots1, work, s1, s1_flat, slot, p1, nothing, r1, r1_flat)
+                        _solve_directions(
+                            pattern, jac, n, c, a1, pivots1, work, s1, s1_flat, slot, p1, nothing, r1, r1_flat
+                        )
                     bad = _first_nonfinite(s1_flat, slot[0], n1) // 4
                     if m2 > 0 and bad < 0:
                         for i in range(n2):
@@ -573,7 +590,7 @@ _STATUS = tuple(Status)
 _NO_STEPS = np.empty(0)
 _NO_ORDERS = np.empty(0, dtype=np.int64)
 _NEVER = StopFlag().array
-_MOST_REORDERINGS = 5
+_MOST_RUNS = 3  # with the order of the pattern, with another one, with exchanges
 
 
 class Ddm:
@@ -615,9 +632,7 @@ class Ddm:
         s2 = np.empty((n_times, n, d2y0.shape[1] if order == 2 else 0))
         trouble = np.empty(rhs.col.size + 1)
         algebra, limit = linear_algebra(model), GROWTH_LIMIT
-        for attempt in range(_MOST_REORDERINGS + 1):
-            if attempt == _MOST_REORDERINGS:
-                limit = np.inf  # no order is good: growth is then left to Newton's method, which shortens steps
+        for attempt in range(_MOST_RUNS):
             status, t_end, cause, ratio, taken, taken_orders = ddm_solve(
                 (rhs.value, rhs.jacobian, rhs.second if order == 2 else 0), algebra.pattern, _room(algebra),
                 t0, ends if n else _NO_STEPS, y0, p, u, dy0, dp, d2y0, d2p, times, y, s1, s2, steps, orders, counts,
@@ -626,14 +641,17 @@ class Ddm:
             )  # fmt: skip
             if status != _REORDER:
                 break
-            algebra = reordered(model, trouble[:-1], trouble[-1])
+            if attempt == 0:
+                algebra = reordered(model, trouble[:-1], trouble[-1])
+            else:  # where no order serves, growth is left to Newton's method, which shortens steps
+                algebra, limit = exchanging(model) or algebra, np.inf
         if status == _BAD_ORDERS:
             raise OdefitError(f"the orders of a step grid of '{self.name}' do not fit: a step has too few before it")
         if grid is None:
             grid = StepGrid(self.name, taken, counts, taken_orders.astype(np.int64))
         return Trajectory(_STATUS[status], t_end, cause, y, s1, s2, grid, ratio, "discrete", counts)
 
-    def _grid_arrays(self, grid: StepGrid | None, n_segments: int):
+    def _grid_arrays(self, grid: StepGrid | None, n_segments: int) -> tuple[Array, Index, Index]:
         """Return steps, orders and a copy of the counts of a grid that fits."""
         if grid is None:
             return _NO_STEPS, _NO_ORDERS, np.zeros(_COUNTERS + n_segments, np.int64)

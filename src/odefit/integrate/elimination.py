@@ -1,8 +1,9 @@
 """Which linear algebra a model gets, and for the sparse one the order of elimination and the patterns of L and U.
 
 The first order is SuperLU's for the pattern alone, with the diagonal as pivots: right for small steps, where
-``shift I - J`` is nearly diagonal, and independent of where a fit starts.  When the numeric phase reports that entries grow,
-`reordered` asks SuperLU again, with the numbers of that moment and threshold pivoting.
+``shift I - J`` is nearly diagonal, and independent of where a fit starts.  When the numeric phase reports that
+entries grow, `reordered` asks SuperLU again, with the numbers of that moment and threshold pivoting; if that is bad for
+other steps of the run, `exchanging` falls back on dense elimination.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ Index = npt.NDArray[np.int64]
 
 SPARSE_FROM = 16
 """Number of states from which a sparse elimination is considered."""
+DENSE_TO = 1000
+"""Number of states up to which a dense elimination is a way out."""
 _NOTHING = np.empty(0, dtype=np.int64)
 
 
@@ -188,7 +191,18 @@ def linear_algebra(model: CompiledModel) -> LinearAlgebra:
 
 def reordered(model: CompiledModel, values: Any, shift: float) -> LinearAlgebra:
     """Return (and keep for `model`) an elimination with pivots for the matrix at which entries have grown."""
-    found = sparse_algebra(model.rhs, values, shift)
+    return _kept(model, sparse_algebra(model.rhs, values, shift))
+
+
+def exchanging(model: CompiledModel) -> LinearAlgebra | None:
+    """Return (and keep) the dense elimination, which exchanges rows as it goes; None for a model too large for it.
+
+    It is for models whose short steps need another order than long ones.
+    """
+    return _kept(model, dense_algebra(model.rhs)) if model.n_states <= DENSE_TO else None
+
+
+def _kept(model: CompiledModel, found: LinearAlgebra) -> LinearAlgebra:
     with _lock:
         _known[model.rhs] = found
     return found

@@ -9,8 +9,8 @@ t_n.  Everything follows from them:
 * ``y_n - sum_j w_j y_{n-j}`` is the divided difference of order m times ``psi_1 .. psi_m``, so that the local error
   of the formula of order k is ``(y_n - sum_j w_j y_{n-j})/(psi_{k+1} c_0)`` with m = k + 1.
 
-All these weights sum to 1 (or 0 with c_0), and sums are taken over differences from ``y_{n-1}``: a constant stays what it is,
-to the last bit.
+All these weights sum to 1 (or 0 with c_0), and sums are taken over differences from ``y_{n-1}``: a constant stays
+what it is, to the last bit.
 """
 
 from __future__ import annotations

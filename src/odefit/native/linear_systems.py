@@ -112,7 +112,14 @@ def _factorise(pattern, jac, shift, n, a, pivots, work, limit):
 @kernel
 def _solve_vector(pattern, n, a, pivots, work, x):
     """Overwrite ``x[:n]`` by the solution."""
-    row_of, column_of, l_ptr, l_col, u_ptr, u_col = pattern[3], pattern[4], pattern[6], pattern[7], pattern[8], pattern[9]
+    row_of, column_of, l_ptr, l_col, u_ptr, u_col = (
+        pattern[3],
+        pattern[4],
+        pattern[6],
+        pattern[7],
+        pattern[8],
+        pattern[9],
+    )
     if row_of.size == 0:
         for k in range(n):
             chosen = pivots[k]
@@ -209,7 +216,14 @@ def _sparse_solve_block(row_of, column_of, l_ptr, l_col, u_ptr, u_col, n, a, w, 
 @kernel
 def solve_blocks(pattern, n, a, pivots, work, x):
     """Overwrite every block of `x`, shape (blocks, n, 4), by the solution."""
-    row_of, column_of, l_ptr, l_col, u_ptr, u_col = pattern[3], pattern[4], pattern[6], pattern[7], pattern[8], pattern[9]
+    row_of, column_of, l_ptr, l_col, u_ptr, u_col = (
+        pattern[3],
+        pattern[4],
+        pattern[6],
+        pattern[7],
+        pattern[8],
+        pattern[9],
+    )
     for b in range(x.shape[0]):
         if row_of.size == 0:
             _dense_solve_block(n, a, pivots, x, b)
