@@ -23,6 +23,7 @@ the states was factorised anew for it: so a replay repeats a run to the last bit
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
@@ -422,8 +423,8 @@ def ddm_solve(
                 drift = abs(c[0] - shift) > _MOST_DRIFT * shift
                 fresh = must_divide or cost < _ALWAYS_FRESH or shift == 0.0 or drift or iterations > patience
             outcome, worst, shift, rate, iterations, matrices = _newton(
-                functions, pattern, t_new, y, slot[0], slot[1], p, u, n, c[0], base, start, f, delta, jac, a, pivots, work,
-                fresh, shift, limit, patience, min(_FLOOR * atol, _EPS * largest), rtol, atol,
+                functions, pattern, t_new, y, slot[0], slot[1], p, u, n, c[0], base, start, f, delta, jac, a, pivots,
+                work, fresh, shift, limit, patience, min(_FLOOR * atol, _EPS * largest), rtol, atol,
             )  # fmt: skip
             n_rhs += iterations
             n_jac += matrices
@@ -590,7 +591,6 @@ _STATUS = tuple(Status)
 _NO_STEPS = np.empty(0)
 _NO_ORDERS = np.empty(0, dtype=np.int64)
 _NEVER = StopFlag().array
-_MOST_RUNS = 3  # with the order of the pattern, with another one, with exchanges
 
 
 class Ddm:
@@ -631,20 +631,23 @@ class Ddm:
         s1 = np.empty((n_times, n, dy0.shape[1] if order >= 1 else 0))
         s2 = np.empty((n_times, n, d2y0.shape[1] if order == 2 else 0))
         trouble = np.empty(rhs.col.size + 1)
-        algebra, limit = linear_algebra(model), GROWTH_LIMIT
-        for attempt in range(_MOST_RUNS):
-            status, t_end, cause, ratio, taken, taken_orders = ddm_solve(
+
+        def integrate(algebra: LinearAlgebra, limit: float) -> tuple[Any, ...]:
+            return ddm_solve(
                 (rhs.value, rhs.jacobian, rhs.second if order == 2 else 0), algebra.pattern, _room(algebra),
                 t0, ends if n else _NO_STEPS, y0, p, u, dy0, dp, d2y0, d2p, times, y, s1, s2, steps, orders, counts,
                 grid is not None, rtol, atol, max_steps, order, self._test, self._power, limit, trouble,
                 _NEVER if stop is None else stop.array,
             )  # fmt: skip
-            if status != _REORDER:
-                break
-            if attempt == 0:
-                algebra = reordered(model, trouble[:-1], trouble[-1])
-            else:  # where no order serves, growth is left to Newton's method, which shortens steps
-                algebra, limit = exchanging(model) or algebra, np.inf
+
+        algebra = linear_algebra(model)
+        found = integrate(algebra, GROWTH_LIMIT)
+        if found[0] == _REORDER:
+            algebra = reordered(model, trouble[:-1], trouble[-1])
+            found = integrate(algebra, GROWTH_LIMIT)
+        if found[0] == _REORDER:  # where no order serves, growth is left to Newton's method, which shortens steps
+            found = integrate(exchanging(model) or algebra, np.inf)
+        status, t_end, cause, ratio, taken, taken_orders = found
         if status == _BAD_ORDERS:
             raise OdefitError(f"the orders of a step grid of '{self.name}' do not fit: a step has too few before it")
         if grid is None:
