@@ -18,6 +18,11 @@ from odefit.integrate import Integrator, Run, StepGrid, Trajectory, segment_ends
 
 NOTHING = np.empty(0)
 
+LOOSER = {"dopri5": 1.0, "rk32": 1.0, "ddm": 20.0}
+"""How much larger than that of dopri5 the error at a tolerance may be: of multistep formulas local errors add up."""
+IMPLICIT = {"ddm"}
+"""Methods that need Jacobians for the states themselves."""
+
 
 @cache
 def compiled_model(text: str) -> CompiledModel:

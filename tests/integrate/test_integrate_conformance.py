@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from initial_value_problems import (
     CASES,
+    IMPLICIT,
+    LOOSER,
     NOTHING,
     compiled_model,
     counts_of,
@@ -23,9 +25,9 @@ from odefit.errors import OdefitError, ProblemError
 from odefit.integrate import METHODS, Dopri5, Rk32, Run, Status, StepGrid, integrator, segment_ends
 
 ORDERS = {"dopri5": (5, 4), "rk32": (3, 3)}
-"""Order of the solution at the grid points, and of the dense output between them."""
+"""Order of the solution at the grid points, and of the dense output between them (one-step methods)."""
 
-LARGEST_ERRORS = {"dopri5": 50, "rk32": 100}
+LARGEST_ERRORS = {"dopri5": 50, "rk32": 100, "ddm": 15 * LOOSER["ddm"]}
 """Over the tolerance.  On "bell", x' = g(t) x, the estimate of rk32 begins with -(g h)^3 x/6 and nearly vanishes
 where g changes its sign; steps are too long there, and the error goes with tol^0.77 (observed)."""
 
@@ -42,27 +44,8 @@ def observed_orders(errors) -> np.ndarray:
     return np.log2(np.array(errors[:-1]) / np.array(errors[1:]))
 
 
-@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
-class TestConformance:
-    @by_case
-    @pytest.mark.parametrize("rtol", TOLERANCES)
-    def test_accuracy_at_tolerance(self, method, case, rtol):
-        found = solve(method, case, make_run(case), rtol=rtol, atol=1e-2 * rtol)
-        assert found.status is Status.OK
-        assert found.t_end == case.end
-        assert found.error_ratio <= 1.0
-        error = np.abs(found.y - exact_states(case, case.times)).max()
-        assert error <= LARGEST_ERRORS[method.name] * rtol * np.abs(found.y).max()
-
-    @by_case
-    def test_error_is_proportional_to_tolerance(self, method, case):
-        errors = [
-            np.abs(solve(method, case, make_run(case), rtol=r, atol=1e-2 * r).y - exact_states(case, case.times)).max()
-            for r in TOLERANCES
-        ]
-        slope = np.polyfit(np.log(TOLERANCES), np.log(errors), 1)[0]
-        assert 0.75 <= slope <= 1.25
-
+@pytest.mark.parametrize("method", [METHODS[name] for name in ORDERS], ids=ORDERS)
+class TestOrder:
     @by_case
     def test_order_on_uniform_grids(self, method, case):
         run = make_run(case, times=[case.end])
@@ -90,6 +73,28 @@ class TestConformance:
         expected = ORDERS[method.name][1]
         assert (orders > expected - 0.4).all()
         assert (orders < expected + 1.6).all()
+
+
+@pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+class TestConformance:
+    @by_case
+    @pytest.mark.parametrize("rtol", TOLERANCES)
+    def test_accuracy_at_tolerance(self, method, case, rtol):
+        found = solve(method, case, make_run(case), rtol=rtol, atol=1e-2 * rtol)
+        assert found.status is Status.OK
+        assert found.t_end == case.end
+        assert found.error_ratio <= 1.0
+        error = np.abs(found.y - exact_states(case, case.times)).max()
+        assert error <= LARGEST_ERRORS[method.name] * rtol * np.abs(found.y).max()
+
+    @by_case
+    def test_error_is_proportional_to_tolerance(self, method, case):
+        errors = [
+            np.abs(solve(method, case, make_run(case), rtol=r, atol=1e-2 * r).y - exact_states(case, case.times)).max()
+            for r in TOLERANCES
+        ]
+        slope = np.polyfit(np.log(TOLERANCES), np.log(errors), 1)[0]
+        assert 0.75 <= slope <= 1.25
 
     @by_case
     def test_replay_repeats_the_run(self, method, case):
@@ -185,7 +190,9 @@ class TestConformance:
     def test_output_exactly_at_stops(self, method, case):
         stops = case.t0 + (case.end - case.t0) * np.array([0.25, 0.5])
         found = solve(method, case, make_run(case, times=[*stops, case.end], stops=stops), rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(found.y, exact_states(case, [*stops, case.end]), rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(
+            found.y, exact_states(case, [*stops, case.end]), rtol=1e-7 * LOOSER[method.name], atol=1e-8
+        )
 
     @by_case
     def test_stops_outside_are_ignored(self, method, case):
@@ -201,7 +208,7 @@ class TestConformance:
             counters = found.counters
             assert counters.steps == found.grid.steps.size == sum(counts_of(found.grid)) > 0
             assert counters.rhs >= counters.steps
-            assert (counters.jacobian > 0) == (order >= 1)
+            assert (counters.jacobian > 0) == (order >= 1 or method.name in IMPLICIT)
             assert (counters.second > 0) == (order == 2)
             replayed = solve(method, case, make_run(case), order=order, grid=found.grid).counters
             assert (replayed.steps, replayed.rejected) == (counters.steps, 0)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from initial_value_problems import CASES, counts_of, make_run, run_of, solve
+from initial_value_problems import CASES, IMPLICIT, LOOSER, counts_of, make_run, run_of, solve
 
 from odefit.integrate import METHODS, Status
 from odefit.native.stop import StopFlag
@@ -85,7 +85,7 @@ def test_failure_is_a_status(method, name, order):
     model, run = run_of(text, p, y0, times)
     found = method.solve(model, run, rtol=1e-7, atol=1e-9, order=order, max_steps=10_000)
     assert found.status is status
-    assert found.t_end == pytest.approx(t_end, abs=tolerance)
+    assert found.t_end == pytest.approx(t_end, abs=tolerance * LOOSER[method.name])
     cause = model.states[found.cause]
     assert cause in suspects.split()
     assert f"'{cause}'" in found.sentence(model)
@@ -189,8 +189,12 @@ def test_derivative_that_does_not_exist_at_the_start_of_a_step_only(method, orde
     """y = (2/3) t^1.5: infinite slope of sqrt(x) at t = 0, finite ones at all later stages."""
     model, run = run_of("x' = k\ny' = sqrt(x)\nx(0) = 0\ny(0) = 0", [1.0], [0.0, 0.0], [1.0, 2.0])
     found = method.solve(model, run, rtol=1e-7, atol=1e-9, order=order)
-    assert found.status is Status.NONFINITE_DERIVATIVE
-    assert model.states[found.cause] == "y"
+    if method.name in IMPLICIT:  # the start is not among the points where they differentiate
+        assert found.status is Status.OK
+        assert np.isfinite(found.S).all()
+    else:
+        assert found.status is Status.NONFINITE_DERIVATIVE
+        assert model.states[found.cause] == "y"
 
 
 @by_method
@@ -282,7 +286,7 @@ def test_failed_replay_leaves_the_grid_as_it_was(method, p):
     kept = good.grid.steps.copy(), counts_of(good.grid)
     _, wild = run_of(SQUARE, [p], [1.0], [0.3, 0.7, 1.0], stops=[0.5])
     failed = method.solve(model, wild, rtol=1e-7, atol=1e-9, order=1, grid=good.grid)
-    assert failed.status in (Status.NONFINITE, Status.NONFINITE_START)
+    assert failed.status in (Status.NONFINITE, Status.NONFINITE_START, Status.NOT_SOLVED)
     assert np.isnan(failed.y).all()
     np.testing.assert_array_equal(good.grid.steps, kept[0])
     assert counts_of(good.grid) == kept[1]

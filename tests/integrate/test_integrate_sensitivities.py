@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from initial_value_problems import CASES, central_difference, exact, make_run, pairs, solve
+from initial_value_problems import CASES, LOOSER, central_difference, exact, make_run, pairs, solve
 
 from odefit.integrate import METHODS, Status
 
@@ -121,4 +121,4 @@ def test_order_of_pairs(method):
     found = solve(method, case, make_run(case, times=[1.0]), order=2, rtol=1e-11, atol=1e-13)
     k, x0 = case.theta
     decay = np.exp(-k)
-    np.testing.assert_allclose(found.S2[0, 0], [x0 * decay, -decay, 0.0], rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(found.S2[0, 0], [x0 * decay, -decay, 0.0], rtol=1e-9 * LOOSER[method.name], atol=1e-12)

@@ -2,10 +2,11 @@
 
 from odefit.errors import ProblemError, suggestion
 from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Trajectory, segment_ends
+from odefit.integrate.ddm import Ddm
 from odefit.integrate.dopri5 import Dopri5
 from odefit.integrate.rk32 import Rk32
 
-METHODS: dict[str, Integrator] = {method.name: method for method in (Dopri5(), Rk32())}
+METHODS: dict[str, Integrator] = {method.name: method for method in (Dopri5(), Rk32(), Ddm())}
 """Integrators by the name that problem files use."""
 
 
@@ -21,6 +22,7 @@ def integrator(name: str) -> Integrator:
 __all__ = [
     "METHODS",
     "Counters",
+    "Ddm",
     "Dopri5",
     "Integrator",
     "Rk32",

@@ -29,6 +29,7 @@ class Status(IntEnum):
     TOO_MANY_STEPS = 4
     STOPPED = 5
     NONFINITE_DERIVATIVE = 6
+    NOT_SOLVED = 7
 
     @property
     def sentence(self) -> str:
@@ -58,6 +59,10 @@ _SENTENCES = {
     Status.NONFINITE_DERIVATIVE: (
         "a derivative of '{cause}' with respect to a parameter is not a finite number at t = {t}; "
         "look for sqrt, log or a power at the edge of their domain"
+    ),
+    Status.NOT_SOLVED: (
+        "the equations of the step behind t = {t} could not be solved for '{cause}': step sizes that were chosen for "
+        "other parameters do not fit"
     ),
 }
 
@@ -114,18 +119,21 @@ class StepGrid(NamedTuple):
     counts
         Behind the numbers of `Counters` (what making it cost): how many steps each segment has.  A
         segment ends at a stop or at the end.
+    orders
+        Methods of variable order: the order of each step in the lowest three bits; higher ones are the method's own.
     """
 
     method: str
     steps: Array
     counts: npt.NDArray[np.int64]
+    orders: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
     @classmethod
-    def from_segments(cls, method: str, segments: Sequence[Array]) -> StepGrid:
-        """Make a grid from the step sizes of each segment."""
+    def from_segments(cls, method: str, segments: Sequence[Array], orders: Sequence[int] = ()) -> StepGrid:
+        """Make a grid from the step sizes of each segment, and the orders of all steps where a method needs them."""
         counts = [0] * len(Counters._fields) + [len(h) for h in segments]
         steps = np.concatenate([np.asarray(h, dtype=float) for h in segments]) if segments else np.empty(0)
-        return cls(method, steps, np.array(counts, dtype=np.int64))
+        return cls(method, steps, np.array(counts, dtype=np.int64), np.array(orders, dtype=np.int64))
 
     @property
     def segments(self) -> tuple[Array, ...]:

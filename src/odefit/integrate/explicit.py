@@ -32,7 +32,7 @@ from odefit.native.calls import call_model
 from odefit.native.kernel import kernel, named
 from odefit.native.stop import StopFlag
 
-_OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _NONFINITE_DERIVATIVE = (int(s) for s in Status)
+_OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _NONFINITE_DERIVATIVE = map(int, tuple(Status)[:7])
 _SAFETY, _SHRINK_MOST = 0.9, 0.2
 _SMALLEST_RATIO = 1e-4  # of error to tolerance, that step control distinguishes
 _LOG_SMALLEST_RATIO = math.log(_SMALLEST_RATIO)

@@ -1,0 +1,166 @@
+"""The same solutions with dense and sparse linear algebra, and which of them a model gets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from initial_value_problems import NOTHING, central_difference, compiled_model, run_of
+
+from odefit.integrate import METHODS, Run, Status, elimination
+from odefit.integrate.elimination import dense_algebra, linear_algebra, sparse_algebra
+
+DDM = METHODS["ddm"]
+
+
+def chain(n: int) -> str:
+    """A chain of reactions with losses of second order."""
+    lines = ["x0' = -k*x0", *(f"x{j}' = k*x{j - 1} - k*x{j} - c*x{j}^2" for j in range(1, n))]
+    return "\n".join([*lines, *(f"x{j}(0) = 0" for j in range(n))])
+
+
+def network(n: int, seed: int = 0) -> str:
+    """2 n random reactions of first and second order with rates over four decades."""
+    rng = np.random.default_rng(seed)
+    change: list[list[str]] = [[] for _ in range(n)]
+    for r in range(2 * n):
+        a, b, c = rng.choice(n, 3, replace=False)
+        rate = f"{10 ** rng.uniform(-2, 2):.3g}*" + (f"k*x{a}*x{b}" if r % 2 else f"c*x{a}")
+        change[a].append("- " + rate)
+        change[c].append("+ " + rate)
+        if r % 2:
+            change[b].append("- " + rate)
+    lines = [f"x{i}' = -0.01*x{i} " + " ".join(terms) for i, terms in enumerate(change)]
+    return "\n".join([*lines, *(f"x{i}(0) = 1" for i in range(n))])
+
+
+def make(text: str, q: int = 5):
+    model = compiled_model(text)
+    n, n_p = model.n_states, model.n_parameters
+    rng = np.random.default_rng(4)
+    dp = rng.uniform(0.5, 1.0, size=(n_p, q))
+    dy0, pairs = rng.uniform(0.0, 1.0, size=(n, q)), q * (q + 1) // 2
+    y0, p = rng.uniform(0.1, 1.0, size=n), np.array([1.0, 0.5])[:n_p]
+    times = np.array([0.1, 2.0, 10.0])
+    run = Run(0.0, y0, p, NOTHING, times, times[-1:].copy(), dy0, dp, np.zeros((n, pairs)), np.zeros((n_p, pairs)))
+    return model, run
+
+
+@pytest.fixture
+def algebra(monkeypatch):
+    """Let a test prescribe the linear algebra."""
+
+    def prescribe(chosen):
+        monkeypatch.setattr("odefit.integrate.ddm.linear_algebra", lambda model: chosen)
+
+    return prescribe
+
+
+MODELS = {"chain": chain(25), "network": network(30), "large network": network(70, seed=2)}
+by_model = pytest.mark.parametrize("name", MODELS)
+
+
+@by_model
+@pytest.mark.parametrize("order", [1, 2])
+@pytest.mark.parametrize("patience", [1.0, 20.0, 1000.0])
+def test_dense_and_sparse_agree_to_rounding(name, order, patience, algebra):
+    """On the same steps, whatever the cost of a factorisation (and with it how often one is made) is said to be."""
+    model, run = make(MODELS[name])
+    algebra(dense_algebra(model.rhs)._replace(patience=1.0))
+    dense = DDM.solve(model, run, rtol=1e-6, atol=1e-8, order=order)
+    assert dense.status is Status.OK
+    algebra(sparse_algebra(model.rhs, np.ones(model.rhs.col.size), 2.0 * model.n_states)._replace(patience=patience))
+    sparse = DDM.solve(
+        model, run, rtol=1e-6, atol=1e-8, order=order, grid=dense.grid._replace(orders=dense.grid.orders & 7)
+    )
+    for name in ("y", "S", "S2"):
+        expected = getattr(dense, name)
+        np.testing.assert_allclose(
+            getattr(sparse, name), expected, rtol=2e-11, atol=2e-12 * np.abs(expected).max(initial=0)
+        )
+
+
+@by_model
+@pytest.mark.parametrize("patience", [1.0, 1000.0])
+def test_derivatives_are_those_of_the_discrete_solution(name, patience, algebra):
+    model, run = make(MODELS[name], q=2)
+    run = run._replace(dp=np.eye(2), dy0=np.zeros((model.n_states, 2)))
+    algebra(sparse_algebra(model.rhs, np.ones(model.rhs.col.size), 2.0 * model.n_states)._replace(patience=patience))
+    options = {"rtol": 1e-3, "atol": 1e-4}
+    grid = DDM.solve(model, run, **options).grid
+    found = DDM.solve(model, run, grid=grid, order=1, **options)
+    numeric = central_difference(lambda p: DDM.solve(model, run._replace(p=p), grid=grid, **options).y, run.p)
+    assert np.abs(found.S - numeric).max() <= 1e-9 * np.abs(found.S).max()
+
+
+@by_model
+@pytest.mark.parametrize("patience", [1.0, 1000.0])
+def test_replay_repeats_to_the_last_bit(name, patience, algebra):
+    model, run = make(MODELS[name])
+    algebra(sparse_algebra(model.rhs, np.ones(model.rhs.col.size), 2.0 * model.n_states)._replace(patience=patience))
+    chosen = DDM.solve(model, run, rtol=1e-6, atol=1e-8, order=1)
+    again = DDM.solve(model, run, rtol=1e-6, atol=1e-8, order=1, grid=chosen.grid)
+    np.testing.assert_array_equal(again.y, chosen.y)
+    np.testing.assert_array_equal(again.S, chosen.S)
+
+
+def test_old_factorisations_are_used_where_new_ones_are_dear(algebra):
+    model, run = make(MODELS["large network"])
+    counts = []
+    for patience in (1.0, 1000.0):
+        algebra(dense_algebra(model.rhs)._replace(patience=patience))
+        counters = DDM.solve(model, run, rtol=1e-6, atol=1e-8).counters
+        counts.append((counters.jacobian / counters.steps, counters.rhs / counters.steps))
+    assert counts[0][0] >= 1.0
+    assert counts[1][0] < 0.5
+    assert counts[0][1] < 4.0 < counts[1][1] < 15.0
+
+
+def test_choice_of_the_backend():
+    def is_sparse(text):
+        return linear_algebra(compiled_model(text)).pattern[3].size > 0
+
+    assert not is_sparse(chain(5))
+    assert is_sparse(chain(40))
+    assert is_sparse(network(60))
+    full = [f"x{i}' = -x{i}*(" + " + ".join(f"x{j}" for j in range(20)) + ")" for i in range(20)]
+    assert not is_sparse("\n".join([*full, *(f"x{i}(0) = 1" for i in range(20))]))
+
+
+# a has fewer neighbours than b, so that it is eliminated first
+PAIR = "a{0}' = K*b{0}\nb{0}' = -K*a{0} - 3*K*b{0} + 0.1*c\na{0}(0) = 1\nb{0}(0) = 0"
+
+
+def count_calls(monkeypatch, name: str) -> list:
+    calls: list = []
+    function = getattr(elimination, name)
+    monkeypatch.setattr(f"odefit.integrate.ddm.{name}", lambda *a: calls.append(a) or function(*a))
+    return calls
+
+
+def decaying_pairs(n: int):
+    text = "\n".join(["c' = -c\nc(0) = 1", *(PAIR.format(i) for i in range(n))])
+    return run_of(text, (1e9,), (1.0, *[1.0, 0.0] * n), [1e-9, 1.0, 10.0])
+
+
+@pytest.mark.parametrize("largest", [1000, 0])
+def test_pivots_that_vanish(monkeypatch, largest):
+    """The diagonal of a pair is 1/h beside entries of 1e9: right for short steps, hopeless for long ones.
+
+    The exchange that long steps need is bad for short ones, so that only rows exchanged as needed serve both; a model
+    too large for that goes on with growth, which Newton's method survives here.
+    """
+    monkeypatch.setattr(elimination, "DENSE_TO", largest)
+    orders, exchanges = count_calls(monkeypatch, "reordered"), count_calls(monkeypatch, "exchanging")
+    model, run = decaying_pairs(10 if largest else 11)
+    found = DDM.solve(model, run, rtol=1e-7, atol=1e-9, order=1)
+    assert (len(orders), len(exchanges)) == (1, 1)
+    assert found.status is Status.OK
+    np.testing.assert_allclose(found.y[:, 0], np.exp(-np.array([1e-9, 1.0, 10.0])), rtol=1e-5, atol=1e-7)
+    # slow and fast decay of a pair with the rates K (3 -+ sqrt 5)/2
+    slow, fast = (3 - 5**0.5) / 2, (3 + 5**0.5) / 2
+    expected = (fast * np.exp(-slow) - slow * np.exp(-fast)) / (fast - slow)
+    np.testing.assert_allclose(found.y[0, 1::2], expected, rtol=1e-5)
+    np.testing.assert_allclose(found.y[1:, 1:], 0.0, atol=1e-7)
+    if largest:  # what served is kept
+        DDM.solve(model, run, rtol=1e-7, atol=1e-9, order=1)
+        assert (len(orders), len(exchanges)) == (1, 1)
