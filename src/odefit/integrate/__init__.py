@@ -1,26 +1,32 @@
 """Initial value problems: one method a file, one contract (`Integrator`)."""
 
 from odefit.errors import ProblemError, suggestion
+from odefit.integrate.auto import Auto
 from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Trajectory, segment_ends
 from odefit.integrate.ddm import Ddm
 from odefit.integrate.dopri5 import Dopri5
 from odefit.integrate.rk32 import Rk32
 
 METHODS: dict[str, Integrator] = {method.name: method for method in (Dopri5(), Rk32(), Ddm())}
-"""Integrators by the name that problem files use."""
+"""Integrators by name."""
+
+CHOICES: dict[str, Integrator] = {"auto": Auto(), **METHODS}
+"""What problem files may name."""
 
 
 def integrator(name: str) -> Integrator:
     """Return the integrator `name`."""
-    if name not in METHODS:
+    if name not in CHOICES:
         raise ProblemError(
-            f"there is no integrator '{name}'{suggestion(name, METHODS)} There are: {', '.join(METHODS)}."
+            f"there is no integrator '{name}'{suggestion(name, CHOICES)} There are: {', '.join(CHOICES)}."
         )
-    return METHODS[name]
+    return CHOICES[name]
 
 
 __all__ = [
+    "CHOICES",
     "METHODS",
+    "Auto",
     "Counters",
     "Ddm",
     "Dopri5",

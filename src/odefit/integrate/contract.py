@@ -30,6 +30,7 @@ class Status(IntEnum):
     STOPPED = 5
     NONFINITE_DERIVATIVE = 6
     NOT_SOLVED = 7
+    STIFF = 8
 
     @property
     def sentence(self) -> str:
@@ -64,6 +65,7 @@ _SENTENCES = {
         "the equations of the step behind t = {t} could not be solved for '{cause}': step sizes that were chosen for "
         "other parameters do not fit"
     ),
+    Status.STIFF: "the model was recognised as stiff at t = {t}",
 }
 
 

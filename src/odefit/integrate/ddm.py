@@ -59,7 +59,7 @@ from odefit.native.linear_systems import (
 from odefit.native.stop import StopFlag
 
 _OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _NONFINITE_DERIVATIVE, _NOT_SOLVED = (
-    int(s) for s in Status
+    int(one) for one in tuple(Status)[:8]
 )
 _REORDER, _BAD_ORDERS = 100, 101  # for the shell, not for the user
 _COUNTERS = len(Counters._fields)

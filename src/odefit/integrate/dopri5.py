@@ -133,6 +133,7 @@ _SCHEME = Scheme(
     error_order=5,
     beta=0.04,
     grow_most=10.0,
+    stability=3.25,
     stage=_stage,
     state_stages=_state_stages,
     direction_stages=_direction_stages,

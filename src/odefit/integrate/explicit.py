@@ -56,6 +56,8 @@ class Scheme(NamedTuple):
     beta, grow_most
         The next step is h 0.9 r^-a r_old^beta, at most `grow_most` times as long, with the ratio r of error to
         tolerance, that of the step before, and a = 1/error_order - 0.75 beta.
+    stability
+        ``h |lambda|`` at the limit of stability on the negative axis; infinite if the last two stages do not tell it.
     stage(s, y, h, k, n, out, row)
         Set ``out[row, :n] = y + h sum_j a_sj k_j``; at the last stage this is the new value.
     state_stages(rhs, t, h, y, p, u, n, k, states)
@@ -74,6 +76,7 @@ class Scheme(NamedTuple):
     error_order: int
     beta: float
     grow_most: float
+    stability: float
     stage: Callable[..., Any]
     state_stages: Callable[..., Any]
     direction_stages: Callable[..., Any]
@@ -81,6 +84,21 @@ class Scheme(NamedTuple):
     weights: Callable[..., Any]
     interpolate: Callable[..., Any]
     interpolate_directions: Callable[..., Any]
+
+
+_STIFF = int(Status.STIFF)
+_STEPS_TO_BELIEVE, _STEPS_TO_FORGET = 15, 6
+_STEPS_WORTH_A_CHANGE = 100  # more steps of this size, for which another method pays
+
+
+@kernel
+def _spectral_radius(h, k, states, last, n):
+    """Estimate ``h |lambda|`` from the last two stages, which are at the same time (Hairer and Wanner II, IV.2)."""
+    slopes, values = 0.0, 0.0
+    for i in range(n):
+        slopes += (k[last, i] - k[last - 1, i]) ** 2
+        values += (states[last, i] - states[last - 1, i]) ** 2
+    return h * math.sqrt(slopes / values) if values > 0.0 else 0.0
 
 
 @kernel
@@ -93,8 +111,8 @@ def _shift(current, new, row, k, last, n):
 
 def explicit_kernel(name: str, scheme: Scheme) -> Any:
     """Return the kernel `name` that integrates with `scheme`."""
-    nodes, error_order, beta, grow_most = scheme[:4]
-    stage, state_stages, direction_stages, error, fill_weights, interpolate, interpolate_directions = scheme[4:]
+    nodes, error_order, beta, grow_most, stability = scheme[:5]
+    stage, state_stages, direction_stages, error, fill_weights, interpolate, interpolate_directions = scheme[5:]
     n_stages, last_stage = nodes.size, nodes.size - 1
     guess_exponent = 1.0 / error_order
     exponent = guess_exponent - 0.75 * beta
@@ -103,7 +121,7 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
     @named(name)
     def solve(
         functions, t0, ends, y0, p, u, dy0, dp, d2y0, d2p, times, y_out, s1_out, s2_out,
-        steps, counts, replay, rtol, atol, max_steps, order, stop,
+        steps, counts, replay, rtol, atol, max_steps, order, detect, stop,
     ):  # fmt: skip
         """Integrate from `t0` through all segments.
 
@@ -120,6 +138,8 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
         steps, counts, replay
             With `replay` the steps to take again.  `counts` holds, behind room for the numbers of
             `Counters`, how many steps each segment has; it is filled.
+        detect
+            End with the status "stiff" where many more steps at the limit of stability lie ahead.
 
         Returns
         -------
@@ -153,6 +173,7 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
         t, h = t0, 0.0
         ratio_most, log_old_ratio, factor = 0.0, 0.0, 1.0
         rejected, attempts, n_taken, n_rhs, n_jac = 0, 0, 0, 0, 0
+        n_stiff, n_free = 0, 0  # steps at the limit of stability, and steps in a row that are not
         taken = np.empty(steps.size if replay else 64)
 
         for i in range(n):
@@ -225,6 +246,16 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
                     grow = _SAFETY * math.exp(beta * log_old_ratio - exponent * log_ratio)
                     factor = max(_SHRINK_MOST, min(1.0 if after_reject else grow_most, grow))
                     log_old_ratio = log_ratio
+                    if detect:
+                        if _spectral_radius(h, k, states, last_stage, n) > stability:
+                            n_stiff, n_free = n_stiff + 1, 0
+                        else:
+                            n_free += 1
+                            if n_free == _STEPS_TO_FORGET:
+                                n_stiff = 0
+                        if n_stiff >= _STEPS_TO_BELIEVE and ends[ends.size - 1] - t > _STEPS_WORTH_A_CHANGE * h:
+                            status, cause = _STIFF, worst
+                            break
                 elif not math.isfinite(ratio):
                     cause = worst
                     status = _NONFINITE
@@ -304,8 +335,9 @@ class ExplicitRungeKutta:
         order: int = 0,
         max_steps: int = 100_000,
         stop: StopFlag | None = None,
+        detect: bool = False,
     ) -> Trajectory:
-        """See `Integrator.solve`."""
+        """See `Integrator.solve`; with `detect` the integration ends where the model is recognised as stiff."""
         t0, y0, p, u, times, ends, dy0, dp, d2y0, d2p = run
         if grid is None:
             steps, counts = _NO_STEPS, np.zeros(_COUNTERS + ends.size, np.int64)
@@ -323,7 +355,7 @@ class ExplicitRungeKutta:
         status, t_end, cause, ratio, taken = self.kernel(
             (rhs.value, rhs.directions, rhs.second if order == 2 else 0), t0, ends if n else _NO_STEPS,
             y0, p, u, dy0, dp, d2y0, d2p, times, y, s1, s2, steps, counts, grid is not None,
-            rtol, atol, max_steps, order, _NEVER if stop is None else stop.array,
+            rtol, atol, max_steps, order, detect, _NEVER if stop is None else stop.array,
         )  # fmt: skip
         if grid is None:
             grid = StepGrid(self.name, taken, counts)

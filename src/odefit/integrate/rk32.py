@@ -121,6 +121,7 @@ _SCHEME = Scheme(
     error_order=3,
     beta=0.0,
     grow_most=5.0,
+    stability=np.inf,
     stage=_stage,
     state_stages=_state_stages,
     direction_stages=_direction_stages,

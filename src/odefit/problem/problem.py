@@ -42,7 +42,7 @@ class Settings:
         than the fraction `tol`, or after that many iterations.
     """
 
-    integrator: str = "dopri5"
+    integrator: str = "auto"
     rtol: float = 1e-7
     atol: float = 1e-9
     max_steps: int = 100_000

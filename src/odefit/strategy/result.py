@@ -97,6 +97,11 @@ class FitResult:
         return self.solution.value
 
     @property
+    def integrators(self) -> dict[str, str]:
+        """Which integrator was used, per experiment."""
+        return self.objective_function.methods
+
+    @property
     def iterations(self) -> int:
         """Steps taken."""
         return self.solution.iterations
@@ -316,6 +321,7 @@ class FitResult:
             "dof": self.dof,
             "method": self.method,
             "solver": self.solver,
+            "integrators": self.integrators,
             "attempts": [{"method": self.method, "status": self.status, "objective": _number(self.objective)}],
             "validation": {
                 name: {"n_data": row.n_data, "sum_of_squares": _number(row.sum_of_squares)}

@@ -124,6 +124,15 @@ class SingleShooting:
         return find_blocks([*parts, *priors], [*sizes, *([1] * len(priors))], len(self.names))
 
     @property
+    def methods(self) -> dict[str, str]:
+        """Which integrator made the present grids, per experiment that was fitted."""
+        return {
+            self._experiment_names[o.experiment]: grid.method
+            for o, grid in zip(self.observations, self.grids, strict=True)
+            if grid is not None
+        }
+
+    @property
     def root_weights(self) -> Array:
         """Root weights of the measurements of finite weight, in the order of the residual."""
         roots = np.concatenate([o.root_weight for o in self.observations])
