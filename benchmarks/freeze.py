@@ -3,8 +3,8 @@
     python -m benchmarks.freeze
 
 Nowak et al. (2005, 3.4) say that with frozen grids the objective is smooth, so that a Gauss-Newton iteration
-works at much looser tolerances.  Every problem is fitted by `trust` from the file's start and from ten starts multiplied by
-log-uniform factors in [1/2, 2], atol = rtol/100, with each rule of freezing.  Counted are the fits that
+works at much looser tolerances.  Every problem is fitted by `trust` from the file's start and from ten starts
+multiplied by log-uniform factors in [1/2, 2], atol = rtol/100, with each rule of freezing.  Counted are the fits that
 
 conv
     report convergence, and
@@ -109,7 +109,12 @@ def compare(name: str) -> list[tuple[str, float, dict[str, Score]]]:
 
 
 def main() -> None:
-    header = ["problem", "method", "rtol", *(cell for r in POLICIES for cell in (f"{r}: ok", "conv", "it", "ev", "ref"))]
+    header = [
+        "problem",
+        "method",
+        "rtol",
+        *(cell for r in POLICIES for cell in (f"{r}: ok", "conv", "it", "ev", "ref")),
+    ]
     rows, totals = [], {}
     for name in PROBLEMS:
         for method, rtol, scores in compare(name):

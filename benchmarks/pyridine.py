@@ -121,7 +121,9 @@ def main() -> None:
                 rows.append([str(size), str(seed), name, a.status, a.named, f"{a.objective:.10f}", over, a.work])
             mark = "met" if meets_mark(found) else "missed"
             trust = found["trust"]
-            summary.append([str(size), str(seed), trust.status, trust.named, f"{best:.10f}", f"{excess(found):.1e}", mark])
+            summary.append(
+                [str(size), str(seed), trust.status, trust.named, f"{best:.10f}", f"{excess(found):.1e}", mark]
+            )
     header = ["times", "seed", "method", "status", "runs away", "objective", "excess", "iterations/evaluations"]
     print_rows("Pyridine with independent noise of 0.01, from ones", header, rows, text=5)
     header = ["times", "seed", "status", "runs away", "best of all", "excess of trust", "mark"]

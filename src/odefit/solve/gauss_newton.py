@@ -296,7 +296,8 @@ class _Search:
         scale = self.scaling.of(point.x)
         moving = np.abs(self.proposal.v) / scale
         if self.faded:
-            runaway = int(np.argmin(np.linalg.norm(point.linear.reduce().R * scale, axis=0)))
+            # by largest elements: a run-away model has derivatives whose squares are too large for a number
+            runaway = int(np.argmin(np.max(np.abs(point.linear.reduce().R * scale), axis=0)))
         elif self.proposal.condition < self.termination.valley_condition and moving.max() >= _MOVING:
             runaway = int(np.argmax(moving))
         else:
