@@ -48,7 +48,7 @@ REASONS = (
     "barnes/c, every solver: the stages 1, 10, 100, 1e3, 1e4, 1e6 of the weight take 6, 2, 7, 7, 3 and 2 iterations; "
     "at once 'gauss-newton' needs 12 to full accuracy, fewer than 21, but ends in the worse minimum (third table).",
     "bioprocess, subspace: (30) shortens the third to fifth step as a whole where the trust region binds (they give up "
-    "3, 41 and 25 % of what the linear model could remove); the ordinary trust region gives up next to nothing.",
+    "3, 41 and 25 % of what the linear model could remove); the ordinary trust region restricts only one step.",
     "bioprocess, diffpar and damped: five steps, and the sixth linearised problem is the one that shows it; the third "
     "step has to be halved, which leaves the objective ten times as large as the trust region's third step does.",
     "bioprocess, gauss-newton: the third and fourth step are too long and lead away (the objective rises from 0.02 to "
@@ -57,11 +57,11 @@ REASONS = (
     "tenth. The count depends on the noise, and the paper's is not known (last table; exact data: 8).",
     "pyridine and shock_front, subspace and diffpar: where the region binds, (30) shortens all components alike, and "
     "the weak directions, which have to move far, make no headway (on the shock front half of the steps give up more "
-    "than 92 % of what the linear model could remove). Stopping at a small *restricted* step, "
-    "sqrt(1 - share given up) ||S d|| < 1e-3, would only give 22 and 67; the paper's rules for rank and radius "
-    "are not published.",
+    "than 92 % of what the linear model could remove). Stopping at a small *restricted* step ||S v|| instead would "
+    "give 20 on pyridine (k4 and k11 still near 1), and on the shock front a false 7 (alpha2 still at its start); the "
+    "paper's rules for rank and radius are not published.",
     "pyridine, damped and gauss-newton: full steps of a nearly singular problem send k4 to 0 and others to 1e3 and "
-    "more, where the equations are too stiff for an explicit method.",
+    "more, and trial steps from there to where the model cannot be computed.",
     "shock_front, trust-linear: the valley is curved, and 26 of 29 steps are restricted; the second-order correction "
     "of 'trust' is the only difference, and with it there are 9.",
     "shock_front, damped and gauss-newton: full steps run away (alpha1 to 1e61, psi to 1e167).",
