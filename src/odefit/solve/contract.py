@@ -75,8 +75,10 @@ class Reduced(NamedTuple):
         return rows.T @ right
 
     def column_norms(self) -> Array:
-        """Return the norms of the columns."""
-        return np.linalg.norm(self.rows()[0], axis=0)
+        """Return the norms of the columns, also where their squares are too large for a number."""
+        rows = np.abs(self.rows()[0])
+        largest = np.max(rows, axis=0, initial=0.0)
+        return largest * np.linalg.norm(rows / np.where(largest > 0, largest, 1.0), axis=0)
 
 
 class Blocks(NamedTuple):

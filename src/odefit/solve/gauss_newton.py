@@ -28,6 +28,7 @@ Array = npt.NDArray[np.float64]
 
 _NO_DESCENT = 1e-4  # cosine between the residual and what an unknown can change, that is as good as none
 _MOVING = 0.01  # relative change in one step, from which an unknown is said to move
+_FADED = 1e-6  # influence of an unknown, relative to the largest one, that is left when it has run away
 _CURVED = (
     "no further progress could be made: this is a minimum as far as can be told, but the model is so strongly curved "
     "here that its linearisation says little of it"
@@ -287,7 +288,7 @@ class _Search:
                 f"{violation:.3g}"
             )
         if not self.last_failure and _largest_cosine(point) <= _NO_DESCENT:
-            return ends.SLOW, _CURVED
+            return self.words_for_creeping(point)
         why = f" (the last failure: {self.last_failure})" if self.last_failure else ""
         return ends.STALLED, f"no step, however short, reduces the objective further{why}"
 
@@ -296,9 +297,10 @@ class _Search:
         assert self.proposal is not None
         assert point.linear is not None
         scale = self.scaling.of(point.x)
+        sizes = point.linear.reduce().column_norms() * scale
         moving = np.abs(self.proposal.v) / scale
-        if self.faded:
-            runaway = int(np.argmin(point.linear.reduce().column_norms() * scale))
+        if self.faded or sizes.min() < _FADED * sizes.max():
+            runaway = int(np.argmin(sizes))
         elif self.proposal.condition < self.termination.valley_condition and moving.max() >= _MOVING:
             runaway = int(np.argmax(moving))
         else:
