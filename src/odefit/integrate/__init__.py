@@ -1,11 +1,12 @@
 """Initial value problems: one method a file, one contract (`Integrator`)."""
 
 from odefit.errors import ProblemError, suggestion
+from odefit.integrate.bdf3 import Bdf3
 from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Trajectory, segment_ends
 from odefit.integrate.dopri5 import Dopri5
 from odefit.integrate.rk32 import Rk32
 
-METHODS: dict[str, Integrator] = {method.name: method for method in (Dopri5(), Rk32())}
+METHODS: dict[str, Integrator] = {method.name: method for method in (Dopri5(), Rk32(), Bdf3())}
 """Integrators by the name that problem files use."""
 
 
@@ -20,6 +21,7 @@ def integrator(name: str) -> Integrator:
 
 __all__ = [
     "METHODS",
+    "Bdf3",
     "Counters",
     "Dopri5",
     "Integrator",
