@@ -16,7 +16,13 @@ from odefit.integrate.directions import _slopes
 from odefit.integrate.stepping import _first_nonfinite
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
-from odefit.native.linear_systems import FACTORISED, _factorise, _solve_vector, add_product, solve_blocks
+from odefit.native.linear_systems import (
+    FACTORISED,
+    _dense_factorise,
+    _dense_solve_block,
+    _solve_vector,
+    add_product,
+)
 
 _LONGEST_STRETCH = 1.02  # steps at most so much longer stay with the polynomial of the arc
 _ERROR_CONSTANT = 0.25  # (54)
@@ -135,7 +141,7 @@ def bdf_arc(functions, pattern, t, h, t_new, p, u, dif, path, f, rest, old, delt
     for e in range(jac.size):
         if not math.isfinite(jac[e]):
             jac[e] = 0.0  # it only helps to find the states, which may exist where their derivatives do not
-    if _factorise(pattern, jac, shift, n, a, pivots, work, np.inf) != FACTORISED:
+    if _dense_factorise(pattern[0], pattern[1], pattern[2], jac, shift, n, a, pivots) != FACTORISED:
         return np.inf, 0, n_rhs
     for j in range(1, 4):
         time = t_new if j == 3 else t + j * h
@@ -170,7 +176,7 @@ def bdf_arc(functions, pattern, t, h, t_new, p, u, dif, path, f, rest, old, delt
 
 
 @kernel
-def bdf_arc_directions(functions, pattern, t, h, t_new, p, u, path, s, r, z, seeds, jac, a, pivots, work):
+def bdf_arc_directions(functions, pattern, t, h, t_new, p, u, path, s, r, z, seeds, jac, a, pivots):
     """Move the differences `s` of sensitivities, (4, blocks, n, 4), through an arc of states; return what is not finite.
 
     That is the flat index of the first entry, or -1.
@@ -184,13 +190,14 @@ def bdf_arc_directions(functions, pattern, t, h, t_new, p, u, path, s, r, z, see
             for e in range(pattern[0][i], pattern[0][i + 1]):
                 if not math.isfinite(jac[e]):
                     return 4 * i
-        if _factorise(pattern, jac, shift, n, a, pivots, work, np.inf) != FACTORISED:
+        if _dense_factorise(pattern[0], pattern[1], pattern[2], jac, shift, n, a, pivots) != FACTORISED:
             return 0
         for i in range(size):
             z_flat[i] = s_flat[3, i] + (s_flat[2, i] + (s_flat[1, i] + s_flat[0, i]))
             r_flat[i] = -(1.5 * s_flat[1, i] + s_flat[2, i]) / h - shift * s_flat[0, i]
         add_product(pattern, jac, n, z.reshape((1, z.shape[0], n, 4)), 0, seeds, r)
-        solve_blocks(pattern, n, a, pivots, work, r)
+        for b in range(r.shape[0]):
+            _dense_solve_block(n, a, pivots, r, b)
         for i in range(size):
             s_flat[0, i] += r_flat[i]
         _add_up(s_flat, size)

@@ -235,7 +235,7 @@ def bdf3_solve(
                 else:
                     change_step(s_dif, s_before, h / h_last, r_before, s_path, s_flat)
                     bad = bdf_arc_directions(
-                        functions, pattern, t, h, t_new, p, u, path, s_now, r1, z, seeds, jac, a, pivots, work
+                        functions, pattern, t, h, t_new, p, u, path, s_now, r1, z, seeds, jac, a, pivots
                     )
                     n_jac += 3
                 if bad >= 0:
