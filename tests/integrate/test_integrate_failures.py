@@ -9,7 +9,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from initial_value_problems import AT_ONCE, CASES, by_method, by_method_and_order, counts_of, make_run, run_of, solve
+from initial_value_problems import (
+    AT_ONCE,
+    CASES,
+    by_method,
+    by_method_and_order,
+    counts_of,
+    make_run,
+    run_of,
+    solve,
+)
 
 from odefit.integrate import METHODS, Status
 from odefit.native.stop import StopFlag
@@ -22,8 +31,8 @@ RELAY = "x' = if(x < 1, 1, -1)\nx(0) = 0"
 
 # text, p, y0, output times, status, time of the end, its tolerance, states that may be to blame
 FAILURES = {
-    "pole": (SQUARE, [1.0], [1.0], [0.5, 2.0], Status.STEP_UNDERFLOW, 1.0, 1e-6, "x"),
-    "pole at another place": (SQUARE, [4.0], [0.5], [0.1, 0.2, 9.0], Status.STEP_UNDERFLOW, 0.5, 1e-6, "x"),
+    "pole": (SQUARE, [1.0], [1.0], [0.5, 2.0], Status.STEP_UNDERFLOW, 1.0, 1e-5, "x"),
+    "pole at another place": (SQUARE, [4.0], [0.5], [0.1, 0.2, 9.0], Status.STEP_UNDERFLOW, 0.5, 1e-5, "x"),
     "pole of time alone": ("x' = 1/(c - t)\nx(0) = 0", [1.0], [0.0], [0.5, 2.0], Status.STEP_UNDERFLOW, 1.0, 1e-9, "x"),
     "Lotka-Volterra that explodes": (
         LOTKA_VOLTERRA,
