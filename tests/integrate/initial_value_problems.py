@@ -41,7 +41,6 @@ def highest_order(method: Integrator) -> int:
     return HIGHEST_ORDER[method.name]
 
 
-
 @cache
 def compiled_model(text: str) -> CompiledModel:
     model = of.Model.from_text(text)

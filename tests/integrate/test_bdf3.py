@@ -213,7 +213,9 @@ def test_grid_of_segments_that_are_no_arcs_is_refused():
 
 def test_second_order_is_refused():
     case = CASE["decay"]
-    with pytest.raises(OdefitError, match="'bdf3' has no second-order sensitivities, order = 2 was asked for; take 'dopri5'"):
+    with pytest.raises(
+        OdefitError, match="'bdf3' has no second-order sensitivities, order = 2 was asked for; take 'dopri5'"
+    ):
         solve(BDF3, case, make_run(case), order=2)
 
 

@@ -32,8 +32,10 @@ STEPS = {"dopri5": 33, "rk32": 33, "bdf3": 66}
 """Of the coarser one of two uniform grids; whole arcs of three steps."""
 
 LARGEST_ERRORS = {"dopri5": (50, 1.0), "rk32": (100, 1.0), "bdf3": (5, 0.75)}
-"""Over a power of the tolerance, and this power.  The local errors of bdf3 go with h^4 and add up to h^3.  On "bell", x' = g(t) x, the estimate of rk32 begins with -(g h)^3 x/6 and nearly vanishes
-where g changes its sign; steps are too long there, and the error goes with tol^0.77 (observed)."""
+"""Over a power of the tolerance, and this power.  The local errors of bdf3 go with h^4 and add up to h^3.
+
+On "bell", x' = g(t) x, the estimate of rk32 begins with -(g h)^3 x/6 and nearly vanishes where g changes its sign;
+steps are too long there, and the error goes with tol^0.77 (observed)."""
 
 TOLERANCES = 10.0 ** np.arange(-3, -10.5, -1)
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -196,7 +198,9 @@ class TestConformance:
     def test_output_exactly_at_stops(self, method, case):
         stops = case.t0 + (case.end - case.t0) * np.array([0.25, 0.5])
         found = solve(method, case, make_run(case, times=[*stops, case.end], stops=stops), rtol=1e-9, atol=1e-11)
-        np.testing.assert_allclose(found.y, exact_states(case, [*stops, case.end]), rtol=1e-7 * LOOSER[method.name], atol=1e-8)
+        np.testing.assert_allclose(
+            found.y, exact_states(case, [*stops, case.end]), rtol=1e-7 * LOOSER[method.name], atol=1e-8
+        )
 
     @by_case
     def test_stops_outside_are_ignored(self, method, case):

@@ -10,9 +10,9 @@ import math
 
 import numpy as np
 
+from odefit.integrate.directions import _slopes
 from odefit.integrate.explicit import _shift
 from odefit.integrate.rk32 import _direction_stages, _error, _state_stages
-from odefit.integrate.directions import _slopes
 from odefit.integrate.stepping import _first_nonfinite
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
@@ -177,9 +177,9 @@ def bdf_arc(functions, pattern, t, h, t_new, p, u, dif, path, f, rest, old, delt
 
 @kernel
 def bdf_arc_directions(functions, pattern, t, h, t_new, p, u, path, s, r, z, seeds, jac, a, pivots):
-    """Move the differences `s` of sensitivities, (4, blocks, n, 4), through an arc of states; return what is not finite.
+    """Move the differences `s` of sensitivities, (4, blocks, n, 4), through the arc `path` of states.
 
-    That is the flat index of the first entry, or -1.
+    Returns the flat index of the first value that is not finite, or -1.
     """
     jacobian = functions[2]
     n, size, shift = path.shape[1], r.size, 11.0 / (6.0 * h)

@@ -3,37 +3,39 @@
 L. Edsberg and P.-A. Wedin, Optimization Methods and Software 6 (1995) 193-217, sections 3.3.4-3.3.6.  With backward
 differences d y_i = y_i - y_{i-1} the formula is
 
-    d y_{i+1} + d2 y_{i+1}/2 + d3 y_{i+1}/3 = h f(t_{i+1}, y_{i+1}).                       (47)
+    d y_{i+1} + d2 y_{i+1}/2 + d3 y_{i+1}/3 = h f(t_{i+1}, y_{i+1}).                                   (47)
 
-Since d2 y_{i+1} = d2 y_i + d3 y_{i+1}, d y_{i+1} = d y_i + d2 y_i + d3 y_{i+1} and y_{i+1} = y_i + d y_{i+1}, it reads, solved
-for the only unknown (1 + 1/2 + 1/3 = 11/6),
+Since d2 y_{i+1} = d2 y_i + d3 y_{i+1}, d y_{i+1} = d y_i + d2 y_i + d3 y_{i+1} and y_{i+1} = y_i + d y_{i+1}, it reads,
+solved for the only unknown (1 + 1/2 + 1/3 = 11/6),
 
     d3 y_{i+1} = (6 h/11) [f(t_{i+1}, d3 y_{i+1} + d2 y_i + d y_i + y_i) - (3/2 d2 y_i + d y_i)/h],    (49)
 
-and cumulative sums of [d3 y_{i+1}, d2 y_i, d y_i, y_i] are the differences (50) at the new point.  Newton's method starts with
-d3 y_i and has the matrix I - (6 h/11) f_y, with f_y of the first point of the arc; it takes one iteration at the
-first two steps and two at the last.  Output is the cubic through the four points of an arc, (51)-(53).  The first
-arc of a segment is one of rk32, (34), (35), with its error estimate (36).
+and cumulative sums of [d3 y_{i+1}, d2 y_i, d y_i, y_i] are the differences (50) at the new point.  Newton's method
+starts with d3 y_i and has the matrix I - (6 h/11) f_y, with f_y of the first point of the arc; it takes one iteration
+at the first two steps and two at the last.  Output is the cubic through the four points of an arc, (51)-(53).  The
+first arc of a segment is one of rk32, (34), (35), with its error estimate (36).
 
-The estimate (54) at the end of an arc is d4 y_i/4: h y' is the sum of d^j y/j over all j, so that the formula leaves out
-d4 y/4 first.  (The error of y_{i+1} alone is 6/11 of that; 1/4 is what a step adds to the global error.)  It is taken
-state by state against ``atol + rtol |y|``, and the second Newton correction of the last step is tested with it.
-As d4 y goes with h^4, the step 2h, h, h/2, h/4 or h/8 that comes next is the longest one below 0.9 h (tolerance/error)^(1/4),
-or (tolerance/error)^(1/3) after the first arc, at most h/2 for an arc that is rejected (error above tolerance), and h/8 where
-a value is not finite.  The global error goes with h^3 and so with the power 3/4 of the tolerance.
+The estimate (54) at the end of an arc is d4 y_i/4: h y' is the sum of d^j y/j over all j, and d4 y/4 is the first term
+that the formula leaves out.  (The error of y_{i+1} alone is 6/11 of it; 1/4 is what a step adds to the global error.)
+It is taken state by state against ``atol + rtol |y|``.  Beyond the paper, the second Newton correction of the last
+step must stay below the tolerance as well: nothing else would tell that Newton's method diverges.
 
-For a step r h the differences are those of the same cubic, D = 1 - (1 - d)^r cut off behind d3; for r = 1/2 this is (56)
-followed by (55).  The last arc of a segment takes r as it comes.  For 2h values at t_i - 4h and t_i - 6h are needed from
-the arc before: steps double only if its steps were not shorter, so at most at every second arc.
+As d4 y goes with h^4, the step 2h, h, h/2, h/4 or h/8 that comes next is the longest one below
+0.9 h (tolerance/error)^(1/4), after the first arc (tolerance/error)^(1/3); at most h/2 for an arc that is rejected
+(error above tolerance), h/8 where a value is not finite.  The global error goes with h^3, so with tolerance^(3/4).
 
-Checked against a derivation of our own, (47)-(56) hold as printed.  A slip is the reference behind (56): the
-differences of the interpolated values come from the matrix in (55), (50) only names them.
+For a step r h the differences are those of the same cubic, D = 1 - (1 - d)^r cut off behind d3; for r = 1/2 this is
+(56) followed by (55).  The last arc of a segment takes r as it comes.  For 2h, values at t_i - 4h and t_i - 6h are
+needed from the arc before: steps double only if its steps were not shorter, so at most at every second arc.
+
+Derived anew, (47)-(56) hold as printed.  One slip is the reference behind (56): the differences of the interpolated
+values come from the matrix in (55); (50) only names them.
 
 Sensitivities solve (57)-(60) by the same formula on the same arcs once an arc is accepted.  One Newton iteration is
-enough there because these equations are linear; that takes f_y at the new point in its matrix, not at the first one
-of the arc.  So S solves the discrete variational equations along the computed states to rounding, while these solve
+enough because these equations are linear; that takes f_y at the new point in its matrix, not at the first one of the
+arc.  So S solves the discrete variational equations along the computed states to rounding, while these states solve
 (49) only as well as one or two iterations do: S is the derivative of the computed solution up to the error of
-Newton's method ("variational"), to rounding where f is linear in y with constant coefficients.  There is no second order.
+Newton's method ("variational"), to rounding where f_y is constant.  There is no second order.
 """
 
 from __future__ import annotations
@@ -204,7 +206,25 @@ def bdf3_solve(
                 r_before = 0.0 if h_before == 0.0 else h_last / h_before
                 change_step(dif, before, h / h_last, r_before, path, now)
                 ratio, worst, evaluations = bdf_arc(
-                    functions, pattern, t, h, t_new, p, u, now, path, k, rest, old, delta, jac, a, pivots, work, rtol, atol
+                    functions,
+                    pattern,
+                    t,
+                    h,
+                    t_new,
+                    p,
+                    u,
+                    now,
+                    path,
+                    k,
+                    rest,
+                    old,
+                    delta,
+                    jac,
+                    a,
+                    pivots,
+                    work,
+                    rtol,
+                    atol,
                 )
                 n_rhs += evaluations
                 n_jac += 1
