@@ -194,6 +194,7 @@ def bdf3_solve(
             attempts += 3
             t_new = t_end if last else t + 3.0 * h
             first = h_last == 0.0
+            r_before = 0.0 if h_before == 0.0 else h_last / h_before
 
             if first:
                 for i in range(n):
@@ -203,7 +204,6 @@ def bdf3_solve(
                 )
                 n_rhs += 10
             else:
-                r_before = 0.0 if h_before == 0.0 else h_last / h_before
                 change_step(dif, before, h / h_last, r_before, path, now)
                 ratio, worst, evaluations = bdf_arc(
                     functions,
