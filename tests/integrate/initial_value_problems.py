@@ -11,17 +11,34 @@ from functools import cache
 
 import casadi as ca
 import numpy as np
+import pytest
 
 import odefit as of
 from odefit.compile import CompiledModel, compile_problem
-from odefit.integrate import Integrator, Run, StepGrid, Trajectory, segment_ends
+from odefit.integrate import METHODS, Integrator, Run, StepGrid, Trajectory, segment_ends
 
 NOTHING = np.empty(0)
 
-LOOSER = {"dopri5": 1.0, "rk32": 1.0, "ddm": 20.0}
-"""How much larger than that of dopri5 the error at a tolerance may be: of multistep formulas local errors add up."""
-IMPLICIT = {"ddm"}
+IMPLICIT = {"bdf3", "ddm"}
 """Methods that need Jacobians for the states themselves."""
+LOOSER = {"dopri5": 1.0, "rk32": 1.0, "bdf3": 10.0, "ddm": 20.0}
+"""How much larger than that of dopri5 the error at a tolerance may be: of multistep formulas local errors add up."""
+AT_ONCE = {"dopri5": 1, "rk32": 1, "bdf3": 3, "ddm": 1}
+"""How many steps are attempted together."""
+HIGHEST_ORDER = {"dopri5": 2, "rk32": 2, "bdf3": 1, "ddm": 2}
+"""Of sensitivities."""
+
+by_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+
+
+def by_method_and_order(*orders: int):
+    """Parametrise over methods and those of the `orders` of sensitivities that they offer."""
+    offered = [(method, order) for method in METHODS.values() for order in orders if order <= highest_order(method)]
+    return pytest.mark.parametrize(("method", "order"), offered, ids=[f"{m.name}-{order}" for m, order in offered])
+
+
+def highest_order(method: Integrator) -> int:
+    return HIGHEST_ORDER[method.name]
 
 
 @cache

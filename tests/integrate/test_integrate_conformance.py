@@ -16,20 +16,26 @@ from initial_value_problems import (
     exact,
     exact_states,
     grid_of,
+    highest_order,
     make_run,
     run_of,
     solve,
 )
 
 from odefit.errors import OdefitError, ProblemError
-from odefit.integrate import METHODS, Dopri5, Rk32, Run, Status, StepGrid, integrator, segment_ends
+from odefit.integrate import METHODS, Bdf3, Dopri5, Rk32, Run, Status, StepGrid, integrator, segment_ends
 
-ORDERS = {"dopri5": (5, 4), "rk32": (3, 3)}
-"""Order of the solution at the grid points, and of the dense output between them (one-step methods)."""
+ORDERS = {"dopri5": (5, 4), "rk32": (3, 3), "bdf3": (3, 3)}
+"""Order of the solution at the grid points, and of the dense output between them; ddm has tests of its own."""
 
-LARGEST_ERRORS = {"dopri5": 50, "rk32": 100, "ddm": 15 * LOOSER["ddm"]}
-"""Over the tolerance.  On "bell", x' = g(t) x, the estimate of rk32 begins with -(g h)^3 x/6 and nearly vanishes
-where g changes its sign; steps are too long there, and the error goes with tol^0.77 (observed)."""
+STEPS = {"dopri5": 33, "rk32": 33, "bdf3": 66}
+"""Of the coarser one of two uniform grids; whole arcs of three steps."""
+
+LARGEST_ERRORS = {"dopri5": (50, 1.0), "rk32": (100, 1.0), "bdf3": (5, 0.75), "ddm": (300, 1.0)}
+"""Over a power of the tolerance, and this power.  The local errors of bdf3 go with h^4 and add up to h^3.
+
+On "bell", x' = g(t) x, the estimate of rk32 begins with -(g h)^3 x/6 and nearly vanishes where g changes its sign;
+steps are too long there, and the error goes with tol^0.77 (observed)."""
 
 TOLERANCES = 10.0 ** np.arange(-3, -10.5, -1)
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -51,9 +57,11 @@ class TestOrder:
         run = make_run(case, times=[case.end])
         y, s, s2 = exact(case, [case.end])
         errors = []
-        for n_steps in (32, 64):
-            found = solve(method, case, run, grid=uniform(method, case, n_steps), order=2)
-            errors.append([np.abs(found.y - y[:, :, 0]).max(), np.abs(found.S - s).max(), np.abs(found.S2 - s2).max()])
+        for n_steps in (STEPS[method.name], 2 * STEPS[method.name]):
+            found = solve(method, case, run, grid=uniform(method, case, n_steps), order=highest_order(method))
+            errors.append([np.abs(found.y - y[:, :, 0]).max(), np.abs(found.S - s).max()])
+            if found.S2.size:
+                errors[-1].append(np.abs(found.S2 - s2).max())
         orders = observed_orders(errors)
         expected = ORDERS[method.name][0]
         assert (orders > expected - 0.4).all()
@@ -62,7 +70,7 @@ class TestOrder:
     @by_case
     def test_order_of_dense_output(self, method, case):
         errors = []
-        for n_steps in (32, 64):
+        for n_steps in (STEPS[method.name], 2 * STEPS[method.name]):
             h = (case.end - case.t0) / n_steps
             between = case.t0 + h * (np.arange(n_steps)[:, None] + np.array([0.2, 0.5, 0.7])).ravel()
             times = np.append(between, case.end)
@@ -85,7 +93,8 @@ class TestConformance:
         assert found.t_end == case.end
         assert found.error_ratio <= 1.0
         error = np.abs(found.y - exact_states(case, case.times)).max()
-        assert error <= LARGEST_ERRORS[method.name] * rtol * np.abs(found.y).max()
+        factor, power = LARGEST_ERRORS[method.name]
+        assert error <= factor * rtol**power * np.abs(found.y).max()
 
     @by_case
     def test_error_is_proportional_to_tolerance(self, method, case):
@@ -94,24 +103,24 @@ class TestConformance:
             for r in TOLERANCES
         ]
         slope = np.polyfit(np.log(TOLERANCES), np.log(errors), 1)[0]
-        assert 0.75 <= slope <= 1.25
+        assert slope == pytest.approx(LARGEST_ERRORS[method.name][1], abs=0.25)
 
     @by_case
     def test_replay_repeats_the_run(self, method, case):
         run = make_run(case)
-        chosen = solve(method, case, run, order=2)
-        replayed = solve(method, case, run, order=2, grid=chosen.grid)
+        chosen = solve(method, case, run, order=highest_order(method))
+        replayed = solve(method, case, run, order=highest_order(method), grid=chosen.grid)
         assert replayed.status is Status.OK
         assert (replayed.t_end, replayed.error_ratio) == (chosen.t_end, chosen.error_ratio)
         for name in ("y", "S", "S2"):
             np.testing.assert_array_equal(getattr(replayed, name), getattr(chosen, name))
-        assert replayed.derivatives == chosen.derivatives == "discrete"
+        assert replayed.derivatives == chosen.derivatives in ("discrete", "variational")
         assert replayed.grid is chosen.grid
 
     @by_case
     @pytest.mark.parametrize("order", [0, 1])
     def test_derivatives_do_not_change_the_solution(self, method, case, order):
-        full = solve(method, case, make_run(case), order=2)
+        full = solve(method, case, make_run(case), order=highest_order(method))
         less = solve(method, case, make_run(case), order=order)
         np.testing.assert_array_equal(less.y, full.y)
         np.testing.assert_array_equal(less.grid.steps, full.grid.steps)
@@ -146,15 +155,16 @@ class TestConformance:
         y, s, _ = exact(case, times)
         assert found.status is Status.OK
         assert found.t_end == times[-1]
-        np.testing.assert_allclose(found.y, y[:, :, 0], rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(found.S, s, rtol=1e-4, atol=1e-5)
+        scale = LOOSER[method.name]
+        np.testing.assert_allclose(found.y, y[:, :, 0], rtol=1e-5 * scale, atol=1e-6 * scale)
+        np.testing.assert_allclose(found.S, s, rtol=1e-4 * scale, atol=1e-5 * scale)
         if times[0] == case.t0:
             np.testing.assert_array_equal(found.y[0], case.y0)
             np.testing.assert_array_equal(found.S[0], np.eye(case.theta.size)[len(case.p) :])
 
     @by_case
     def test_start_alone_costs_nothing(self, method, case):
-        found = solve(method, case, make_run(case, times=[case.t0]), order=2)
+        found = solve(method, case, make_run(case, times=[case.t0]), order=highest_order(method))
         assert found.grid.steps.size == 0
         assert tuple(found.counters) == (0, 0, 0, 0, 0)
         assert (found.status, found.t_end, found.error_ratio) == (Status.OK, case.t0, 0.0)
@@ -162,7 +172,7 @@ class TestConformance:
 
     @by_case
     def test_no_times_at_all(self, method, case):
-        found = solve(method, case, make_run(case, times=[]), order=2)
+        found = solve(method, case, make_run(case, times=[]), order=highest_order(method))
         assert found.status is Status.OK
         assert found.y.shape == (0, len(case.y0))
         assert found.S.shape == (0, len(case.y0), case.theta.size)
@@ -172,17 +182,18 @@ class TestConformance:
         span = case.end - case.t0
         stops = case.t0 + span * np.array([0.2, 0.21, 0.77])
         run = make_run(case, stops=stops)
-        found = solve(method, case, run, order=2)
+        found = solve(method, case, run, order=highest_order(method))
         y, s, s2 = exact(case, case.times)
         assert found.status is Status.OK
-        np.testing.assert_allclose(found.y, y[:, :, 0], rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(found.S, s, rtol=1e-4, atol=1e-5)
-        np.testing.assert_allclose(found.S2, s2, rtol=1e-3, atol=1e-4)
+        scale = LOOSER[method.name]
+        np.testing.assert_allclose(found.y, y[:, :, 0], rtol=1e-5 * scale, atol=1e-6 * scale)
+        np.testing.assert_allclose(found.S, s, rtol=1e-4 * scale, atol=1e-5 * scale)
+        np.testing.assert_allclose(found.S2, s2[:, :, : found.S2.shape[2]], rtol=1e-3, atol=1e-4)
         assert len(found.grid.segments) == 4
         landed = case.t0 + np.cumsum(found.grid.steps)[np.cumsum(counts_of(found.grid)) - 1]
         np.testing.assert_allclose(landed, [*stops, case.end], rtol=1e-13)
         assert all((segment > 0).all() for segment in found.grid.segments)
-        again = solve(method, case, run, order=2, grid=found.grid)
+        again = solve(method, case, run, order=highest_order(method), grid=found.grid)
         for name in ("y", "S", "S2"):
             np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
 
@@ -203,7 +214,7 @@ class TestConformance:
 
     @by_case
     def test_counters(self, method, case):
-        for order in (0, 1, 2):
+        for order in range(highest_order(method) + 1):
             found = solve(method, case, make_run(case), order=order)
             counters = found.counters
             assert counters.steps == found.grid.steps.size == sum(counts_of(found.grid)) > 0
@@ -236,9 +247,9 @@ class TestConformance:
     def test_inputs_are_not_changed(self, method, case):
         run = make_run(case)
         before = [getattr(run, name).copy() for name in ("y0", "p", "times", "ends", "dy0", "dp", "d2y0", "d2p")]
-        grid = solve(method, case, run, order=2).grid
+        grid = solve(method, case, run, order=highest_order(method)).grid
         kept = [segment.copy() for segment in grid.segments]
-        solve(method, case, run, order=2, grid=grid)
+        solve(method, case, run, order=highest_order(method), grid=grid)
         for name, value in zip(("y0", "p", "times", "ends", "dy0", "dp", "d2y0", "d2p"), before, strict=True):
             np.testing.assert_array_equal(getattr(run, name), value)
         assert len(grid.segments) == len(kept)
@@ -247,20 +258,21 @@ class TestConformance:
 
     def test_instances_are_shared_by_threads(self, method):
         runs = [(case, make_run(case)) for case in CASES]
-        alone = [solve(method, case, run, order=2) for case, run in runs]
+        alone = [solve(method, case, run, order=highest_order(method)) for case, run in runs]
         with ThreadPoolExecutor(max_workers=4) as pool:
-            together = list(pool.map(lambda pair: solve(method, *pair, order=2), runs * 5))
+            together = list(pool.map(lambda pair: solve(method, *pair, order=highest_order(method)), runs * 5))
         for i, found in enumerate(together):
+            np.testing.assert_array_equal(found.S, alone[i % len(runs)].S)
             np.testing.assert_array_equal(found.S2, alone[i % len(runs)].S2)
 
     @pytest.mark.parametrize("times", [[0.0], [0.0, 1.0, 5.0], [3.0]])
     def test_no_states(self, method, times):
         model, run = run_of("y = a + b*t", (1.0, 2.0), (), times)
-        found = method.solve(model, run, rtol=1e-7, atol=1e-9, order=2)
+        found = method.solve(model, run, rtol=1e-7, atol=1e-9, order=highest_order(method))
         assert found.status is Status.OK
         assert found.y.shape == (len(times), 0)
         assert found.S.shape == (len(times), 0, 2)
-        assert found.S2.shape == (len(times), 0, 3)
+        assert found.S2.shape == (len(times), 0, 3 if highest_order(method) == 2 else 0)
         assert found.grid.steps.size == 0
 
     def test_constant_state(self, method):
@@ -305,10 +317,11 @@ class TestConformance:
         model, run = run_of("x' = -k*x\nx(0) = 1", (1.0,), (2.0,), [2.0], stops=stops)
         found = method.solve(model, run, rtol=1e-9, atol=1e-11)
         assert found.status is Status.OK
-        np.testing.assert_allclose(found.y, 2 * np.exp(-2.0), rtol=1e-7)
+        np.testing.assert_allclose(found.y, 2 * np.exp(-2.0), rtol=1e-7 * LOOSER[method.name])
 
-    @pytest.mark.parametrize("order", [0, 1, 2])
-    def test_segments_of_no_length(self, method, order):
+    @pytest.mark.parametrize("least", [0, 1, 2])
+    def test_segments_of_no_length(self, method, least):
+        order = min(least, highest_order(method))
         model, plain = run_of("x' = -k*x\nx(0) = 1", (1.0,), (2.0,), [0.0, 1.0, 2.0], stops=[1.0])
         run = plain._replace(ends=np.array([0.0, 1.0, 1.0, 1.0, 2.0, 2.0]))
         expected, found = (method.solve(model, r, rtol=1e-7, atol=1e-9, order=order) for r in (plain, run))
@@ -372,6 +385,7 @@ def test_segments_of_a_grid(segments):
 def test_integrators_have_names():
     assert isinstance(integrator("dopri5"), Dopri5)
     assert isinstance(integrator("rk32"), Rk32)
+    assert isinstance(integrator("bdf3"), Bdf3)
     assert {name: method.name for name, method in METHODS.items()} == {name: name for name in METHODS}
 
 

@@ -9,12 +9,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from initial_value_problems import CASES, IMPLICIT, LOOSER, counts_of, make_run, run_of, solve
+from initial_value_problems import (
+    AT_ONCE,
+    CASES,
+    LOOSER,
+    by_method,
+    by_method_and_order,
+    counts_of,
+    make_run,
+    run_of,
+    solve,
+)
 
 from odefit.integrate import METHODS, Status
 from odefit.native.stop import StopFlag
-
-by_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
 
 DECAY = "x' = -k*x\nx(0) = 1"
 OSCILLATOR = "x' = v\nv' = -w^2*x\nx(0) = 1\nv(0) = 0"
@@ -24,8 +32,8 @@ RELAY = "x' = if(x < 1, 1, -1)\nx(0) = 0"
 
 # text, p, y0, output times, status, time of the end, its tolerance, states that may be to blame
 FAILURES = {
-    "pole": (SQUARE, [1.0], [1.0], [0.5, 2.0], Status.STEP_UNDERFLOW, 1.0, 1e-6, "x"),
-    "pole at another place": (SQUARE, [4.0], [0.5], [0.1, 0.2, 9.0], Status.STEP_UNDERFLOW, 0.5, 1e-6, "x"),
+    "pole": (SQUARE, [1.0], [1.0], [0.5, 2.0], Status.STEP_UNDERFLOW, 1.0, 1e-5, "x"),
+    "pole at another place": (SQUARE, [4.0], [0.5], [0.1, 0.2, 9.0], Status.STEP_UNDERFLOW, 0.5, 1e-5, "x"),
     "pole of time alone": ("x' = 1/(c - t)\nx(0) = 0", [1.0], [0.0], [0.5, 2.0], Status.STEP_UNDERFLOW, 1.0, 1e-9, "x"),
     "Lotka-Volterra that explodes": (
         LOTKA_VOLTERRA,
@@ -77,8 +85,7 @@ FAILURES = {
 }
 
 
-@by_method
-@pytest.mark.parametrize("order", [0, 1, 2])
+@by_method_and_order(0, 1, 2)
 @pytest.mark.parametrize("name", FAILURES)
 def test_failure_is_a_status(method, name, order):
     text, p, y0, times, status, t_end, tolerance, suspects = FAILURES[name]
@@ -98,8 +105,7 @@ def test_failure_is_a_status(method, name, order):
     assert found.S.shape[2] == (len(p) + len(y0) if order else 0)
 
 
-@by_method
-@pytest.mark.parametrize("order", [0, 1, 2])
+@by_method_and_order(0, 1, 2)
 def test_overflow_on_the_way(method, order):
     """exp(t) overflows at t = 709.8; its derivatives, which carry powers of t, a little earlier."""
     model, run = run_of("x' = k*x\nx(0) = 1", [1.0], [1.0], [0.5, 1000.0])
@@ -110,8 +116,7 @@ def test_overflow_on_the_way(method, order):
     assert np.isnan(found.y[1]).all()
 
 
-@by_method
-@pytest.mark.parametrize("order", [0, 1, 2])
+@by_method_and_order(0, 1, 2)
 def test_overflow_with_finite_slopes(method, order):
     """The new state is infinite, its slope and the estimated error are not: no success all the same."""
     model, run = run_of("x' = c\nx(0) = 0", [1e307], [0.0], [1.0, 100.0])
@@ -136,7 +141,8 @@ def test_limit_on_steps(method, max_steps):
     model, run = run_of(OSCILLATOR, [100.0], [1.0, 0.0], [100.0], stops=[1e-3, 1.0])
     found = method.solve(model, run, rtol=1e-7, atol=1e-9, max_steps=max_steps)
     assert found.status is Status.TOO_MANY_STEPS
-    assert found.counters.steps + found.counters.rejected == max_steps
+    attempts = found.counters.steps + found.counters.rejected
+    assert max_steps - AT_ONCE[method.name] < attempts <= max_steps
     assert "raise max_steps" in found.sentence(model)
 
 
@@ -168,8 +174,7 @@ def test_jump_in_time_is_passed(method, place):
     assert found.y[0, 0] == pytest.approx(2 * place - 2.0, abs=1e-4)
 
 
-@by_method
-@pytest.mark.parametrize("order", [1, 2])
+@by_method_and_order(1, 2)
 def test_derivative_that_does_not_exist(method, order):
     """At x = 0 the slope of sqrt is infinite; the solution itself is fine."""
     model, run = run_of("a' = -a\nx' = k*sqrt(x)\na(0) = 1\nx(0) = 0", [1.0], [1.0, 0.0], [0.0, 1.0])
@@ -183,13 +188,12 @@ def test_derivative_that_does_not_exist(method, order):
     assert np.isnan(found.y[1]).all()
 
 
-@by_method
-@pytest.mark.parametrize("order", [1, 2])
+@by_method_and_order(1, 2)
 def test_derivative_that_does_not_exist_at_the_start_of_a_step_only(method, order):
     """y = (2/3) t^1.5: infinite slope of sqrt(x) at t = 0, finite ones at all later stages."""
     model, run = run_of("x' = k\ny' = sqrt(x)\nx(0) = 0\ny(0) = 0", [1.0], [0.0, 0.0], [1.0, 2.0])
     found = method.solve(model, run, rtol=1e-7, atol=1e-9, order=order)
-    if method.name in IMPLICIT:  # the start is not among the points where they differentiate
+    if method.name == "ddm":  # the start is not among the points where it differentiates
         assert found.status is Status.OK
         assert np.isfinite(found.S).all()
     else:
@@ -197,8 +201,7 @@ def test_derivative_that_does_not_exist_at_the_start_of_a_step_only(method, orde
         assert model.states[found.cause] == "y"
 
 
-@by_method
-@pytest.mark.parametrize("order", [1, 2])
+@by_method_and_order(1, 2)
 def test_derivative_that_does_not_exist_on_the_way(method, order):
     """sqrt(abs(x - 1)) where a stop puts a grid point exactly on the kink."""
     text = "x' = 1\ny' = sqrt(abs(x - 1))\nx(0) = 0\ny(0) = 0"
@@ -224,8 +227,7 @@ def test_stop_flag_set_before(method, stops):
     assert found.sentence(model) == "the integration was stopped at t = 0"
 
 
-@by_method
-@pytest.mark.parametrize("order", [0, 1, 2])
+@by_method_and_order(0, 1, 2)
 def test_stop_flag_set_by_another_thread(method, order):
     """A kernel that did not listen would run into the limit on steps much later."""
     flag = StopFlag()

@@ -4,11 +4,23 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from initial_value_problems import CASES, LOOSER, central_difference, exact, make_run, pairs, solve
+from initial_value_problems import (
+    CASES,
+    LOOSER,
+    by_method,
+    central_difference,
+    exact,
+    highest_order,
+    make_run,
+    pairs,
+    solve,
+)
 
 from odefit.integrate import METHODS, Status
 
-by_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)
+by_method_of_order_two = pytest.mark.parametrize(
+    "method", [method for method in METHODS.values() if highest_order(method) == 2], ids=lambda method: method.name
+)
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
@@ -16,27 +28,33 @@ by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @by_case
 @pytest.mark.parametrize("rtol", [1e-6, 1e-9])
 def test_closed_form(method, case, rtol):
-    found = solve(method, case, make_run(case), order=2, rtol=rtol, atol=1e-2 * rtol)
+    found = solve(method, case, make_run(case), order=highest_order(method), rtol=rtol, atol=1e-2 * rtol)
     _, s, s2 = exact(case, case.times)
     assert found.status is Status.OK
-    assert np.abs(found.S - s).max() <= 300 * rtol * np.abs(s).max()
-    assert np.abs(found.S2 - s2).max() <= 3000 * rtol * np.abs(s2).max()
+    assert np.abs(found.S - s).max() <= 300 * LOOSER[method.name] * rtol * np.abs(s).max()
+    if highest_order(method) == 2:
+        assert np.abs(found.S2 - s2).max() <= 3000 * rtol * np.abs(s2).max()
+
+
+def promised_agreement(found, rtol: float) -> float:
+    """How well S agrees with differences of solutions on the same steps, by what the method says of its derivatives."""
+    return {"discrete": 1e-8, "variational": 5 * rtol}[found.derivatives]
 
 
 @by_method
 @by_case
 @pytest.mark.parametrize("rtol", [1e-2, 1e-5])
 def test_first_derivatives_of_the_discrete_solution(method, case, rtol):
-    """To eight digits even where the solution itself has two: the steps are frozen."""
+    """Discrete ones to eight digits even where the solution itself has two: the steps are frozen."""
     grid = solve(method, case, make_run(case), rtol=rtol, atol=rtol).grid
     found = solve(method, case, make_run(case), order=1, grid=grid, rtol=rtol, atol=rtol)
     numeric = central_difference(
         lambda theta: solve(method, case, make_run(case, theta), grid=grid, rtol=rtol, atol=rtol).y, case.theta
     )
-    assert np.abs(found.S - numeric).max() <= 1e-8 * np.abs(found.S).max()
+    assert np.abs(found.S - numeric).max() <= promised_agreement(found, rtol) * np.abs(found.S).max()
 
 
-@by_method
+@by_method_of_order_two
 @by_case
 @pytest.mark.parametrize("rtol", [1e-2, 1e-5])
 def test_second_derivatives_of_the_discrete_solution(method, case, rtol):
@@ -58,7 +76,7 @@ def test_discrete_derivatives_over_several_segments(method, case):
     numeric = central_difference(
         lambda theta: solve(method, case, make_run(case, theta, stops=stops), grid=grid).y, case.theta
     )
-    assert np.abs(found.S - numeric).max() <= 1e-8 * np.abs(found.S).max()
+    assert np.abs(found.S - numeric).max() <= promised_agreement(found, 1e-3) * np.abs(found.S).max()
 
 
 def quadratic(second: np.ndarray, v: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -78,13 +96,15 @@ def test_any_number_of_mixed_directions(method, case, q):
     n = case.theta.size
     seeds = rng.normal(size=(n, q))
     curvature = rng.normal(size=(n, q * (q + 1) // 2))
-    unit = solve(method, case, make_run(case), order=2)
-    found = solve(method, case, make_run(case, seeds=seeds, second=curvature), order=2)
+    order = highest_order(method)
+    unit = solve(method, case, make_run(case), order=order)
+    found = solve(method, case, make_run(case, seeds=seeds, second=curvature), order=order)
     np.testing.assert_array_equal(found.y, unit.y)
     np.testing.assert_allclose(found.S, unit.S @ seeds, rtol=1e-11, atol=1e-12)
-    columns = [quadratic(unit.S2, seeds[:, a], seeds[:, b]) for a, b in pairs(q)]
-    expected = (np.stack(columns, axis=-1) if columns else np.zeros((*unit.y.shape, 0))) + unit.S @ curvature
-    np.testing.assert_allclose(found.S2, expected, rtol=1e-10, atol=1e-10)
+    if order == 2:
+        columns = [quadratic(unit.S2, seeds[:, a], seeds[:, b]) for a, b in pairs(q)]
+        expected = (np.stack(columns, axis=-1) if columns else np.zeros((*unit.y.shape, 0))) + unit.S @ curvature
+        np.testing.assert_allclose(found.S2, expected, rtol=1e-10, atol=1e-10)
 
 
 @by_method
@@ -109,12 +129,12 @@ def test_directions_do_not_influence_each_other(method, case):
 @by_method
 @by_case
 def test_zero_directions_stay_zero(method, case):
-    found = solve(method, case, make_run(case, seeds=np.zeros((case.theta.size, 3))), order=2)
+    found = solve(method, case, make_run(case, seeds=np.zeros((case.theta.size, 3))), order=highest_order(method))
     np.testing.assert_array_equal(found.S, 0.0)
     np.testing.assert_array_equal(found.S2, 0.0)
 
 
-@by_method
+@by_method_of_order_two
 def test_order_of_pairs(method):
     """For x = x0 exp(-k t): pairs (k, k), (k, x0), (x0, x0)."""
     case = CASES[0]

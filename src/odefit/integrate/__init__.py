@@ -2,12 +2,13 @@
 
 from odefit.errors import ProblemError, suggestion
 from odefit.integrate.auto import Auto
+from odefit.integrate.bdf3 import Bdf3
 from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Trajectory, segment_ends
 from odefit.integrate.ddm import Ddm
 from odefit.integrate.dopri5 import Dopri5
 from odefit.integrate.rk32 import Rk32
 
-METHODS: dict[str, Integrator] = {method.name: method for method in (Dopri5(), Rk32(), Ddm())}
+METHODS: dict[str, Integrator] = {method.name: method for method in (Dopri5(), Rk32(), Ddm(), Bdf3())}
 """Integrators by name."""
 
 CHOICES: dict[str, Integrator] = {"auto": Auto(), **METHODS}
@@ -27,6 +28,7 @@ __all__ = [
     "CHOICES",
     "METHODS",
     "Auto",
+    "Bdf3",
     "Counters",
     "Ddm",
     "Dopri5",
