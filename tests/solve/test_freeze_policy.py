@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from dense_objectives import DenseObjective, minimise
-from more_garbow_hillstrom import FUNCTIONS, beale, rosenbrock
+from benchmarks.more_garbow_hillstrom_functions import FUNCTIONS, beale, rosenbrock
 
 from odefit.solve import Decision, Evaluation, OmegaTolerance, Termination
 

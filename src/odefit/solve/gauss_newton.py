@@ -39,8 +39,8 @@ def _largest_cosine(point: Evaluation) -> float:
         return 0.0
     r, b, heavy = point.linear.reduce()
     finite = np.isfinite(heavy.root)
-    rows = np.vstack([(heavy.root[:, None] * heavy.rows)[finite], r]) if finite.size else r
-    right = np.append((heavy.root * heavy.right)[finite], b)
+    rows = np.vstack([heavy.root[finite, None] * heavy.rows[finite], r]) if finite.any() else r
+    right = np.append((heavy.root[finite] * heavy.right[finite]), b)
     sizes = np.linalg.norm(rows, axis=0)
     return float(np.max(np.abs(rows.T @ right) / np.where(sizes > 0, sizes, 1.0))) / math.sqrt(2.0 * point.value)
 
@@ -178,6 +178,8 @@ class _Search:
         if self.faded:
             return True
         full = proposal if proposal.damping == 0.0 else self.problem.step(math.inf)
+        if full is not proposal:  # a correction needs the factors and the filter of the step it corrects
+            self.control.propose(self.problem)
         return bool(np.max(np.abs(full.v) / self.scaling.of(point.x)) > self.termination.largest_last_step)
 
     def advance(self, point: Evaluation, proposal: StepInfo) -> Evaluation | None:
@@ -185,6 +187,8 @@ class _Search:
         assert point.linear is not None
         linear = point.linear
         for _ in range(self.attempts):
+            if not proposal.v.any():
+                return None
             promised = self.merit.promised(linear, proposal)
             point, trial = self.try_point(point, proposal.x)
             if self.interrupted or point.failure:
@@ -193,12 +197,12 @@ class _Search:
                 self.control.failed(proposal)
             else:
                 before = self.merit.of(point)
-                gained = before - self.merit.of(trial)
-                if point.linear is not None and self.kind.wants_correction(gained / promised, promised, before):
+                ratio = self.ratio(point, trial, promised)
+                if point.linear is not None and self.kind.wants_correction(ratio, promised, before):
                     trial = self.corrected(point, proposal, trial)
-                    gained = before - self.merit.of(trial)
-                if self.control.is_good(gained / promised):
-                    self.take(trial, proposal, promised, gained, before)
+                    ratio = self.ratio(point, trial, promised)
+                if self.control.is_good(ratio):
+                    self.take(trial, proposal, promised, before, ratio)
                     return trial
                 self.control.rejected(proposal)
                 if point.linear is None:  # the grids were moved to a point that is not taken
@@ -208,6 +212,19 @@ class _Search:
             if self.termination.is_rounding(proposal.promised, point.value) and self.merit.trivial:
                 return None
         return None
+
+    def ratio(self, point: Evaluation, trial: Evaluation, promised: float) -> float:
+        """Return real over predicted reduction of the merit function; NaN if nothing is to be gained.
+
+        Where the reduction could not be told from rounding, but rows of infinite weight are still missed, it
+        is that of what they miss.
+        """
+        before = self.merit.of(point)
+        if self.merit.trivial or not self.termination.is_rounding(promised, before):
+            return (before - self.merit.of(trial)) / promised if promised > 0.0 else math.nan
+        missed = self.merit.violation(point)
+        gained = missed - self.merit.violation(trial)
+        return gained / missed if gained > 0.0 else math.nan
 
     def try_point(self, point: Evaluation, x: Array) -> tuple[Evaluation, Evaluation | None]:
         """Evaluate at `x`; return the old point and the new one (None on failure) on the same grids."""
@@ -237,15 +254,15 @@ class _Search:
             return trial
         return trial if better.error_ratio > max(10.0, trial.error_ratio) else better
 
-    def take(self, trial: Evaluation, proposal: StepInfo, promised: float, gained: float, before: float) -> None:
+    def take(self, trial: Evaluation, proposal: StepInfo, promised: float, before: float, ratio: float) -> None:
         """Accept `trial`: update step control, counter of idle steps and trace."""
-        flat = proposal.damping > 0.0 and self.termination.is_flat(promised, gained, before)
+        flat = proposal.damping > 0.0 and self.termination.is_flat(promised, before - self.merit.of(trial), before)
         # promises that grow with the trust region only mean that it began too small; steps that
         # shrink mean convergence, if slow
         idle = promised <= 1.5 * self.last_promised and proposal.length >= 0.7 * self.last_length
         self.flat = self.flat + 1 if flat and idle else 0
         self.last_promised, self.last_length = promised, proposal.length
-        self.control.taken(proposal, gained / promised)
+        self.control.taken(proposal, ratio)
         self.iteration += 1
         row = TraceRow(
             self.iteration, trial.value, proposal.decrement, proposal.length, self.control.radius,
