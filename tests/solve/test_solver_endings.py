@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
-from dense_objectives import DenseObjective, minimise, minimise_function
 from benchmarks.more_garbow_hillstrom_functions import beale, kowalik_osborne, rosenbrock
+from dense_objectives import DenseObjective, minimise, minimise_function
 
 from odefit.solve import Scaling, SolverResult, Termination, TrustRegion, TrustStep
 from odefit.solve.steps import StepInfo

@@ -16,9 +16,9 @@ Without restriction both are the full Gauss-Newton step.
 **Weights.**  Heavy rows of finite weight stand above R, heaviest first: with sorted rows and column
 pivoting a Householder factorisation is stable row by row, whatever the weights.  What elimination leaves of
 a heavy row is set to zero where it is mere rounding, and the rank is judged by the size of the light rows:
-measured by the heavy ones, all others would count for nothing.  Rows of infinite weight are eliminated before: with (E diag(s))' = [Y N] [L'; 0] the scaled step is z = Y y + N w, where L y = e makes
-the rows hold and w is the unknown of a problem without them; y takes at most four fifths of Delta, w what is
-left.
+measured by the heavy ones, all others would count for nothing.  Rows of infinite weight are eliminated
+before: with (E diag(s))' = [Y N] [L'; 0] the scaled step is z = Y y + N w, where L y = e makes the rows hold
+and w is the unknown of a problem without them; y takes at most four fifths of Delta, w what is left.
 
 **Bounds** are handled by an active set inside the step: unknowns that would leave the box are put on
 their bound, and the problem is solved again in the others.  Should the result promise less than a tenth
@@ -236,10 +236,11 @@ def _row_norm(a, i, first, n_columns):
 
 
 @kernel
-def _factor_weighted(a, n_columns, n_heavy, beta, pivot, row_size):
+def _factor_weighted(a, n_columns, n_heavy, beta, pivot, row_size, dropped):
     """Factor the first columns with pivoting, heavy rows first; return the size of the light rows.
 
-    What is left of a heavy row when the ones above it are eliminated is set to zero where it is rounding.
+    What is left of a heavy row when the ones above it are eliminated is set to zero where it is rounding;
+    `dropped` remembers before which column.
     """
     level = 0.0
     for j in range(n_columns):
@@ -247,9 +248,11 @@ def _factor_weighted(a, n_columns, n_heavy, beta, pivot, row_size):
         level = max(level, _column_norm(a, n_heavy, j))
     for i in range(n_heavy):
         row_size[i] = _row_norm(a, i, 0, n_columns)
+        dropped[i] = -1
     for k in range(min(a.shape[0], n_columns)):
         for i in range(k, n_heavy):
             if _row_norm(a, i, k, n_columns) <= _RANK_TOLERANCE * row_size[i]:
+                dropped[i] = k
                 for j in range(k, n_columns):
                     a[i, j] = 0.0
         best, best_norm = k, -1.0
@@ -265,6 +268,16 @@ def _factor_weighted(a, n_columns, n_heavy, beta, pivot, row_size):
         for j in range(k + 1, n_columns):
             _apply_to_column(a, k, beta, a, j)
     return level
+
+
+@kernel
+def _apply_weighted(a, n_columns, beta, dropped, c):
+    """Set ``c = Q' c`` for the factors of `_factor_weighted`, without what rows that were dropped still miss."""
+    for k in range(min(a.shape[0], n_columns)):
+        for i in range(dropped.size):
+            if dropped[i] == k:
+                c[i, 0] = 0.0
+        _apply_to_column(a, k, beta, c, 0)
 
 
 @kernel
@@ -457,7 +470,7 @@ def _arrive(x, v, lower, upper, x_new):
 @kernel
 def dense_step(
     r, b, rows, right, root, x, start, logarithmic, lower, upper, radius, kind,
-    a, beta, pivot, free, gain, et, beta_e, pivot_e, held, scale, v, x_new, info,
+    a, beta, pivot, free, gain, dropped, et, beta_e, pivot_e, held, scale, v, x_new, info,
 ):  # fmt: skip
     """Solve the step problem in a box.
 
@@ -469,9 +482,9 @@ def dense_step(
         Where we are, what the scales need, and the box.
     radius, kind
         Bound on ||x|| in the metric of the factors, and the filter.
-    a, beta, pivot, free, gain, et, beta_e, pivot_e, held, scale
-        Filled: factors, pivots, free unknowns and filter of the last problem solved, factors of the rows of
-        infinite weight, unknowns that stay at their bounds, scales.
+    a, beta, pivot, free, gain, dropped, et, beta_e, pivot_e, held, scale
+        Filled: factors, pivots, free unknowns, filter and dropped rows of the last problem solved, factors of
+        the rows of infinite weight, unknowns that stay at their bounds, scales.
     v, x_new
         Filled: the step and where it leads.
     info
@@ -514,8 +527,8 @@ def dense_step(
             _rotate_columns(a, n_free, et, n_equality, beta_e)
             _drop_columns(a, n_free, rank_e, y, c)
         n_left = n_free - rank_e
-        level = _factor_weighted(a, n_left, n_heavy, beta, pivot, row_size)
-        _apply_transposed(a, n_left, beta, c)
+        level = _factor_weighted(a, n_left, n_heavy, beta, pivot, row_size, dropped)
+        _apply_weighted(a, n_left, beta, dropped, c)
         rank = _rank(a, n_left, level)
         if sweep == 0:
             first_rank = rank + rank_e
@@ -567,7 +580,7 @@ def _subtract_product(r, rows, root, n_equality, v, c):
 @kernel
 def corrected_step(
     r, b, rows, right, root, b_trial, right_trial, x, lower, upper,
-    a, beta, pivot, free, gain, et, beta_e, pivot_e, scale, info, v, x_new,
+    a, beta, pivot, free, gain, dropped, et, beta_e, pivot_e, scale, info, v, x_new,
 ):  # fmt: skip
     """Set ``x_new = x + v + v^a/2``, kept inside the box; return ||x^a||."""
     n = b.size
@@ -597,7 +610,7 @@ def corrected_step(
         normal = _normal_part(et, pivot_e, e, rank_e, np.inf, y)
         _to_unknowns(a, pivot, z, 0, n_free, y, rank_e, et, n_equality, beta_e, free, scale, column, w)
         _subtract_product(r, rows, root, n_equality, w, c)
-    _apply_transposed(a, n_free - rank_e, beta, c)
+    _apply_weighted(a, n_free - rank_e, beta, dropped, c)
     for i in range(rank):
         z[i] = gain[i] * c[i, 0]
     length = math.hypot(_norm(z, rank), normal)
@@ -627,7 +640,7 @@ class DenseStepProblem:
         self._bounds = (lower, upper)
         self._factors = (
             np.empty((n_heavy - n_equality + n, n)), np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64),
-            np.empty(n),
+            np.empty(n), np.empty(n_heavy - n_equality, np.int64),
         )  # fmt: skip
         self._equality_factors = (np.empty((n, n_equality)), np.empty(n_equality), np.empty(n_equality, np.int64))
         self._scale = np.empty(n)

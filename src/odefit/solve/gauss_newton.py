@@ -158,13 +158,13 @@ class _Search:
 
     def convergence(self, point: Evaluation, proposal: StepInfo) -> str:
         """Return which test of convergence is met at `point`, in words, or an empty string."""
-        norm = math.sqrt(2.0 * point.value)
+        norm = self.merit.residual_norm(point)
         if not self.termination.is_feasible(self.merit.violation(point), norm):
             return ""
         reason = self.termination.convergence(proposal.decrement, norm)
         # with rows of infinite weight a step may promise nothing, and yet be needed to meet them
         left = proposal.promised if self.merit.trivial else 0.5 * proposal.decrement**2
-        if not reason and proposal.damping == 0.0 and self.termination.is_rounding(left, point.value):
+        if not reason and proposal.damping == 0.0 and self.termination.is_rounding(left, self.merit.of(point)):
             reason = "no reduction that could be told from rounding is left"
         return reason
 
@@ -296,11 +296,13 @@ class _Search:
         if self.interrupted:
             return ends.INTERRUPTED, "the fit was stopped; this is the best point so far"
         violation = self.merit.violation(point)
-        if not self.termination.is_feasible(violation, math.sqrt(2.0 * point.value)):
+        if not self.termination.is_feasible(violation, self.merit.residual_norm(point)):
             return ends.INFEASIBLE, (
                 f"the model could not be made to pass through the data of infinite weight; they are missed by "
                 f"{violation:.3g}"
             )
+        if (unfelt := self.unfelt(point)) >= 0:
+            return self.words_for_valley(unfelt)
         if not self.last_failure and _largest_cosine(point) <= _NO_DESCENT:
             return ends.SLOW, _CURVED
         why = f" (the last failure: {self.last_failure})" if self.last_failure else ""
@@ -316,8 +318,23 @@ class _Search:
             runaway = int(np.argmin(np.linalg.norm(point.linear.reduce().R * scale, axis=0)))
         elif self.proposal.condition < self.termination.valley_condition and moving.max() >= _MOVING:
             runaway = int(np.argmax(moving))
-        else:
+        elif (runaway := self.unfelt(point)) < 0:
             return ends.SLOW, _CURVED
+        return self.words_for_valley(runaway)
+
+    def unfelt(self, point: Evaluation) -> int:
+        """Return an unknown that the full step would change much, though the residual would not feel it; else -1.
+
+        The condition of the linear problem cannot tell where there is one unknown only.
+        """
+        assert point.linear is not None
+        scale = self.scaling.of(point.x)
+        felt = np.linalg.norm(point.linear.reduce().R * scale, axis=0)
+        moving = np.abs(self.problem.step(math.inf).v) / scale >= _MOVING
+        idle = moving & (felt <= self.termination.valley_condition * self.merit.residual_norm(point))
+        return int(np.argmin(np.where(idle, felt, math.inf))) if idle.any() else -1
+
+    def words_for_valley(self, runaway: int) -> tuple[str, str]:
         name = self.objective.names[runaway]
         return ends.FLAT, f"the objective hardly changes any more, but '{name}' keeps moving: the data do not fix it"
 

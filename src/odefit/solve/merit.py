@@ -68,6 +68,13 @@ class Merit:
                 break
         return m
 
+    def residual_norm(self, point: Evaluation) -> float:
+        """Return the norm of the residual without heavy rows.
+
+        Data of great weight that contradict each other must not make all others look unimportant.
+        """
+        return math.sqrt(2.0 * (point.value if self.trivial else point.light))
+
     def violation(self, point: Evaluation) -> float:
         """Return by how much the rows of infinite weight are missed."""
         if self.trivial:
