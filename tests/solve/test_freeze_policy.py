@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.more_garbow_hillstrom_functions import FUNCTIONS, beale, rosenbrock
 from dense_objectives import DenseObjective, minimise
-from more_garbow_hillstrom import FUNCTIONS, beale, rosenbrock
 
-from odefit.solve import Decision, Evaluation, OmegaTolerance, Termination
+from odefit.solve import SOLVERS, Decision, ErrorGrowth, Evaluation, OmegaTolerance, Readapt, Termination
 
 
 class Value(float):
@@ -192,3 +192,53 @@ def test_omega_tolerance(ratio, refreshes, expected):
 @pytest.mark.parametrize(("ratio", "trusted"), [(0.0, True), (1.0, True), (1.01, False), (np.inf, False)])
 def test_trustworthy(ratio, trusted):
     assert OmegaTolerance().is_trustworthy(ratio) is trusted
+
+
+@pytest.mark.parametrize(
+    ("new", "old", "refreshes", "expected"),
+    [
+        (0.9, 0.01, 0, Decision.KEEP),  # growth within the tolerance is none
+        (1.0, 0.0, 0, Decision.KEEP),
+        (4.9, 0.5, 0, Decision.KEEP),  # neither (13) nor (14)
+        (5.1, 0.5, 0, Decision.SHORTEN),  # (14), though below sigma1
+        (11.0, 0.5, 0, Decision.SHORTEN),  # (14) comes first: the step is too long
+        (11.0, 1.2, 0, Decision.REFRESH),  # (13) alone
+        (11.0, 1.2, 59, Decision.REFRESH),
+        (11.0, 1.2, 60, Decision.SHORTEN),  # no grids are left
+        (np.inf, 1.0, 0, Decision.SHORTEN),
+        (np.nan, 1.0, 0, Decision.SHORTEN),
+    ],
+)
+def test_error_growth(new, old, refreshes, expected):
+    assert ErrorGrowth(sigma1=10.0, sigma2=10.0, most=60).decide(new, old, refreshes) is expected
+
+
+@pytest.mark.parametrize(
+    ("ratio", "expected"), [(0.5, Decision.KEEP), (1e9, Decision.KEEP), (np.inf, Decision.SHORTEN)]
+)
+def test_readapt(ratio, expected):
+    assert Readapt().decide(ratio, 0.0, 10**6) is expected
+    assert Readapt().is_trustworthy(1e9)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("policy", [OmegaTolerance(most=10_000), ErrorGrowth(most=10_000)], ids=["omega", "growth"])
+@pytest.mark.parametrize("levels", LEVELS.values(), ids=LEVELS)
+def test_no_solver_compares_values_of_different_generations(solver, policy, levels):
+    objective = GenerationObjective(beale, 2, levels=levels, growth=10.0)
+    parts = SOLVERS[solver]
+    result = minimise(objective, START[beale], step=parts.step, globalisation=parts.globalisation, freeze=policy)
+    assert result.status == "converged"
+    np.testing.assert_allclose(result.x, (3.0, 0.5), rtol=2e-3)
+    assert result.evaluation.error_ratio <= 1.0
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("growth", [20.0, 2000.0])
+def test_no_solver_renews_grids_without_end(solver, growth):
+    objective = GenerationObjective(rosenbrock, 2, levels=LEVELS["jumping"], growth=growth)
+    parts = SOLVERS[solver]
+    policy = ErrorGrowth(most=5)
+    result = minimise(objective, START[rosenbrock], step=parts.step, globalisation=parts.globalisation, freeze=policy)
+    assert result.refreshes <= 5 + 5
+    assert result.message

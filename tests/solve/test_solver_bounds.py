@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.more_garbow_hillstrom_functions import FUNCTIONS, beale, kowalik_osborne, rosenbrock
 from dense_objectives import gradient, minimise_function
-from more_garbow_hillstrom import FUNCTIONS, beale, kowalik_osborne, rosenbrock
 from scipy.optimize import least_squares, lsq_linear
 
 

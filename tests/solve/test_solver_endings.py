@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 import pytest
+from benchmarks.more_garbow_hillstrom_functions import beale, kowalik_osborne, rosenbrock
 from dense_objectives import DenseObjective, minimise, minimise_function
-from more_garbow_hillstrom import beale, kowalik_osborne, rosenbrock
 
 from odefit.solve import Scaling, SolverResult, Termination, TrustRegion, TrustStep
 from odefit.solve.steps import StepInfo

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.more_garbow_hillstrom_functions import FUNCTIONS, box_three_dimensional, rosenbrock
 from dense_objectives import DenseObjective, gradient, minimise, minimise_function
-from more_garbow_hillstrom import FUNCTIONS, box_three_dimensional, rosenbrock
 
 from odefit.solve import Scaling, Termination
 

@@ -429,7 +429,7 @@ def test_derivatives_that_do_not_exist_are_a_failure(name):
 # --- the linear model ---
 
 
-NO_HEAVY_ROWS = Observations((), (), 0, 0.0, np.empty(0, np.int64), np.empty(0), np.empty(0))
+NO_HEAVY_ROWS = Observations((), (), 0, 0.0, 0.0, 0.0, np.empty(0, np.int64), *[np.empty(0)] * 3)
 
 
 @pytest.mark.parametrize(("m", "n"), [(5, 3), (3, 3), (2, 4), (1, 1)])

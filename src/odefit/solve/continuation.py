@@ -29,20 +29,20 @@ _LOOSE = 1e-3  # relative tolerance of the problems on the way
 class _CappedLinear:
     """A linear model whose heavy rows have smaller weights."""
 
-    __slots__ = ("_linear", "_root")
+    __slots__ = ("_root", "uncapped")
 
     def __init__(self, linear: LinearModel, root: Array) -> None:
-        self._linear = linear
+        self.uncapped = linear
         self._root = root
 
     def reduce(self) -> Reduced:
-        reduced = self._linear.reduce()
+        reduced = self.uncapped.reduce()
         assert isinstance(reduced, Reduced)
         heavy = reduced.heavy
         return Reduced(reduced.R, reduced.b, Heavy(heavy.rows, heavy.right, self._root))
 
     def reduce_residual(self, residual: Array) -> Array:
-        return self._linear.reduce_residual(residual)
+        return self.uncapped.reduce_residual(residual)
 
 
 class Capped:
@@ -92,25 +92,60 @@ def solve_weighted(
         if callback is not None:
             callback(rows[-1])
 
+    before: SolverResult | None = None
     stages = [w for w in weights if w < objective.heavy_root[0] ** 2]
-    for most in stages:
+    for most in (*stages, None):
         left = termination.max_iterations - len(rows)
-        if left < 1:
-            break
-        limited = dataclasses.replace(on_the_way, max_iterations=left)
-        found = solve(Capped(objective, most), x, lower, upper, termination=limited, callback=record, **parts)
+        if most is not None and left < 1:
+            continue
+        own = termination if most is None else on_the_way
+        found = solve(
+            objective if most is None else Capped(objective, most),
+            x,
+            lower,
+            upper,
+            termination=dataclasses.replace(own, max_iterations=max(1, left)),
+            callback=record,
+            **parts,
+        )
         evaluations += found.evaluations
         refreshes += found.refreshes
-        x = found.x
-        if found.status in (ends.FAILED, ends.INTERRUPTED):
-            break
-    left = max(1, termination.max_iterations - len(rows))
-    limited = dataclasses.replace(termination, max_iterations=left)
-    last = solve(objective, x, lower, upper, termination=limited, callback=record, **parts)
+        if found.status == ends.INTERRUPTED:
+            return _interrupted(found, before, objective.heavy_root, rows, evaluations, refreshes)
+        before, x = found, found.x
+    assert before is not None
+    return _with_counts(before, rows, evaluations, refreshes)
+
+
+def _interrupted(
+    found: SolverResult,
+    before: SolverResult | None,
+    root: Array,
+    rows: list[TraceRow],
+    evaluations: int,
+    refreshes: int,
+) -> SolverResult:
+    """Return the best point so far, which is that of the stage before if this one had no time for its first."""
+    if found.evaluation.failure and before is not None:
+        words = "the fit was stopped; this is the best point so far"
+        found = dataclasses.replace(before, status=ends.INTERRUPTED, message=words)
+    point = _uncapped(found.evaluation, root)
+    return _with_counts(found, rows, evaluations, refreshes, evaluation=point, value=point.value)
+
+
+def _uncapped(point: Evaluation, root: Array) -> Evaluation:
+    """Return a point of a capped objective with the weights that the data have."""
+    if point.failure or not root.size:
+        return point
+    finite = np.isfinite(root)
+    value = point.light + 0.5 * float(np.sum(np.square(root[finite] * point.misfit[finite])))
+    linear = point.linear
+    return point._replace(value=value, linear=linear.uncapped if isinstance(linear, _CappedLinear) else linear)
+
+
+def _with_counts(
+    result: SolverResult, rows: list[TraceRow], evaluations: int, refreshes: int, **changes: Any
+) -> SolverResult:
     return dataclasses.replace(
-        last,
-        iterations=len(rows),
-        evaluations=evaluations + last.evaluations,
-        refreshes=refreshes + last.refreshes,
-        trace=tuple(rows),
+        result, iterations=len(rows), evaluations=evaluations, refreshes=refreshes, trace=tuple(rows), **changes
     )

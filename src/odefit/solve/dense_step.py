@@ -14,10 +14,11 @@ filter, x_i = g_i c_i:
 Without restriction both are the full Gauss-Newton step.
 
 **Weights.**  Heavy rows of finite weight stand above R, heaviest first: with sorted rows and column
-pivoting a Householder factorisation is stable row by row, whatever the weights.  Rows of infinite weight
-are eliminated before: with (E diag(s))' = [Y N] [L'; 0] the scaled step is z = Y y + N w, where L y = e makes
-the rows hold and w is the unknown of a problem without them; y takes at most four fifths of Delta, w what is
-left.
+pivoting a Householder factorisation is stable row by row, whatever the weights.  What elimination leaves of
+a heavy row is set to zero where it is mere rounding, and the rank is judged by the size of the light rows:
+measured by the heavy ones, all others would count for nothing.  Rows of infinite weight are eliminated
+before: with (E diag(s))' = [Y N] [L'; 0] the scaled step is z = Y y + N w, where L y = e makes the rows hold
+and w is the unknown of a problem without them; y takes at most four fifths of Delta, w what is left.
 
 **Bounds** are handled by an active set inside the step: unknowns that would leave the box are put on
 their bound, and the problem is solved again in the others.  Should the result promise less than a tenth
@@ -38,7 +39,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.native.kernel import kernel
-from odefit.native.orthogonal import _apply_to_column, _apply_transposed, _factor_pivoted
+from odefit.native.orthogonal import _apply_to_column, _apply_transposed, _column_norm, _factor_pivoted, _reflect_column
 from odefit.solve.contract import LinearModel, Reduced
 from odefit.solve.scaling import Scaling, _scale
 from odefit.solve.steps import DAMPED, SUBSPACE, StepInfo
@@ -47,6 +48,7 @@ Array = npt.NDArray[np.float64]
 
 _FRACTION_OF_GRADIENT = 0.1  # of what a projected gradient step promises, that a step must promise
 _RANK_TOLERANCE = 1e-10  # relative to the largest diagonal element: a guard against rounding only
+_INWARD = 1e-8  # relative change of an unknown on a bound, by which rows of infinite weight pull it off
 _FOR_EQUALITY = 0.8  # of the radius, that rows of infinite weight may take
 
 
@@ -155,6 +157,28 @@ def _descent(r, b, rows, right, root, out):
 
 
 @kernel
+def _longest_gradient_step(r, rows, root, descent, scale, longest, v):
+    """Return where to begin the search: `longest`, or far beyond the best multiple were there no bounds."""
+    n = descent.size
+    slope, square = 0.0, 0.0
+    for j in range(n):
+        v[j] = scale[j] * scale[j] * descent[j]
+        slope += descent[j] * v[j]
+    for i in range(n):
+        w = 0.0
+        for j in range(i, n):
+            w += r[i, j] * v[j]
+        square += w * w
+    for i in range(root.size):
+        if math.isfinite(root[i]):
+            w = 0.0
+            for j in range(n):
+                w += rows[i, j] * v[j]
+            square += (root[i] * w) ** 2
+    return min(longest, 1e6 * slope / square) if square > 0.0 else longest
+
+
+@kernel
 def _gradient_step(r, b, rows, right, root, descent, scale, low, high, radius, v):
     """Set `v` to the best of some projected, scaled gradient steps within the radius; return its length."""
     n = b.size
@@ -166,7 +190,7 @@ def _gradient_step(r, b, rows, right, root, descent, scale, low, high, radius, v
         for j in range(n):
             v[j] = 0.0
         return 0.0
-    t, best, best_t = radius / length, 0.0, 0.0
+    t, best, best_t = _longest_gradient_step(r, rows, root, descent, scale, radius / length, v), 0.0, 0.0
     for _ in range(60):
         for j in range(n):
             v[j] = min(high[j], max(low[j], t * scale[j] * scale[j] * descent[j]))
@@ -196,11 +220,64 @@ def _transposed_rows(rows, free, n_free, scale, n_equality, et):
 
 
 @kernel
-def _rank(a, n):
+def _rank(a, n, level):
     rank = 0
-    while rank < n and abs(a[rank, rank]) > _RANK_TOLERANCE * abs(a[0, 0]):
+    while rank < n and abs(a[rank, rank]) > _RANK_TOLERANCE * level:
         rank += 1
     return rank
+
+
+@kernel
+def _row_norm(a, i, first, n_columns):
+    total = 0.0
+    for j in range(first, n_columns):
+        total = math.hypot(total, a[i, j])
+    return total
+
+
+@kernel
+def _factor_weighted(a, n_columns, n_heavy, beta, pivot, row_size, dropped):
+    """Factor the first columns with pivoting, heavy rows first; return the size of the light rows.
+
+    What is left of a heavy row when the ones above it are eliminated is set to zero where it is rounding;
+    `dropped` remembers before which column.
+    """
+    level = 0.0
+    for j in range(n_columns):
+        pivot[j] = j
+        level = max(level, _column_norm(a, n_heavy, j))
+    for i in range(n_heavy):
+        row_size[i] = _row_norm(a, i, 0, n_columns)
+        dropped[i] = -1
+    for k in range(min(a.shape[0], n_columns)):
+        for i in range(k, n_heavy):
+            if _row_norm(a, i, k, n_columns) <= _RANK_TOLERANCE * row_size[i]:
+                dropped[i] = k
+                for j in range(k, n_columns):
+                    a[i, j] = 0.0
+        best, best_norm = k, -1.0
+        for j in range(k, n_columns):
+            norm = _column_norm(a, k, j)
+            if norm > best_norm:
+                best, best_norm = j, norm
+        if best != k:
+            pivot[k], pivot[best] = pivot[best], pivot[k]
+            for i in range(a.shape[0]):
+                a[i, k], a[i, best] = a[i, best], a[i, k]
+        _reflect_column(a, k, beta)
+        for j in range(k + 1, n_columns):
+            _apply_to_column(a, k, beta, a, j)
+    return level
+
+
+@kernel
+def _apply_weighted(a, n_columns, beta, dropped, c):
+    """Set ``c = Q' c`` for the factors of `_factor_weighted`, without what rows that were dropped still miss."""
+    for k in range(min(a.shape[0], n_columns)):
+        for i in range(dropped.size):
+            if dropped[i] == k:
+                c[i, 0] = 0.0
+        _apply_to_column(a, k, beta, c, 0)
 
 
 @kernel
@@ -212,28 +289,98 @@ def _apply_backwards(a, n_columns, beta, target):
 
 
 @kernel
-def _project_descent(descent, scale, et, n_equality, beta_e, column):
-    """Remove from the scaled descent what rows of infinite weight forbid; all unknowns are free in `et`."""
+def _normal_part(et, pivot_e, e, rank_e, limit, y):
+    """Solve ``L y = e`` forward, shortened to the length `limit`; return its length."""
+    for i in range(rank_e):
+        total = e[pivot_e[i]]
+        for j in range(i):
+            total -= et[j, i] * y[j]
+        y[i] = total / et[i, i]
+    length = _norm(y, rank_e)
+    if length > limit:
+        for i in range(rank_e):
+            y[i] *= limit / length
+        length = limit
+    return length
+
+
+@kernel
+def _list_free(fixed, free):
+    n_free = 0
+    for j in range(fixed.size):
+        if not fixed[j]:
+            free[n_free] = j
+            n_free += 1
+    return n_free
+
+
+@kernel
+def _factor_equality(rows, free, n_free, scale, n_equality, et, beta_e, pivot_e):
+    """Factor the rows of infinite weight in the free unknowns; return their rank."""
+    _transposed_rows(rows, free, n_free, scale, n_equality, et)
+    _factor_pivoted(et, n_equality, beta_e, pivot_e)
+    return _rank(et, min(n_free, n_equality), abs(et[0, 0]))
+
+
+@kernel
+def _reduce_descent(descent, scale, rows, et, beta_e, pivot_e, n_equality, rank_e, free, n_free, column, reduced):
+    """Set ``reduced = descent - E' mu`` with the multipliers that leave least of it in the free unknowns."""
     n = descent.size
     for j in range(n):
-        column[j, 0] = descent[j] * scale[j]
+        column[j, 0] = descent[free[j]] * scale[free[j]] if j < n_free else 0.0
     _apply_transposed(et, n_equality, beta_e, column)
-    for i in range(_rank(et, min(n, n_equality))):
-        column[i, 0] = 0.0
-    _apply_backwards(et, n_equality, beta_e, column)
+    for i in range(rank_e - 1, -1, -1):
+        total = column[i, 0]
+        for j in range(i + 1, rank_e):
+            total -= et[i, j] * column[j, 0]
+        column[i, 0] = total / et[i, i]
     for j in range(n):
-        descent[j] = column[j, 0] / scale[j]
+        total = descent[j]
+        for i in range(rank_e):
+            total -= rows[pivot_e[i], j] * column[i, 0]
+        reduced[j] = total
+
+
+@kernel
+def _hold(x, lower, upper, descent, inward, held):
+    """Mark unknowns pressed against a bound that was reached; return whether that changed any mark."""
+    changed = False
+    for i in range(x.size):
+        pressed = (x[i] <= lower[i] and descent[i] <= 0.0 and not inward[i] > _INWARD) or (
+            x[i] >= upper[i] and descent[i] >= 0.0 and not inward[i] < -_INWARD
+        )
+        changed = changed or pressed != held[i]
+        held[i] = pressed
+    return changed
+
+
+@kernel
+def _hold_with_equality(
+    x, lower, upper, descent, scale, rows, right, n_equality, et, beta_e, pivot_e, free, column, y, reduced, held
+):
+    """Mark unknowns that multipliers press against a bound, and that rows of infinite weight do not pull off it."""
+    n = x.size
+    inward = np.empty(n)
+    for sweep in range(n + 2):
+        n_free = _list_free(held, free)
+        rank_e = _factor_equality(rows, free, n_free, scale, n_equality, et, beta_e, pivot_e)
+        if sweep == 0:
+            _normal_part(et, pivot_e, right, rank_e, np.inf, y)
+            for i in range(n):
+                column[i, 0] = y[i] if i < rank_e else 0.0
+            _apply_backwards(et, n_equality, beta_e, column)
+            for i in range(n):
+                inward[i] = column[i, 0]
+        _reduce_descent(descent, scale, rows, et, beta_e, pivot_e, n_equality, rank_e, free, n_free, column, reduced)
+        if not _hold(x, lower, upper, reduced, inward, held):
+            break
 
 
 @kernel
 def _free_problem(r, b, rows, right, root, n_equality, v, scale, fixed, free, a, c, e):
     """Set up the scaled problem in the free unknowns, the others moved to the right-hand side."""
     n, k = b.size, root.size - n_equality
-    n_free = 0
-    for j in range(n):
-        if not fixed[j]:
-            free[n_free] = j
-            n_free += 1
+    n_free = _list_free(fixed, free)
     for i in range(root.size):
         w = right[i]
         for j in range(n):
@@ -254,22 +401,6 @@ def _free_problem(r, b, rows, right, root, n_equality, v, scale, fixed, free, a,
         for j in range(n_free):
             a[k + i, j] = r[i, free[j]] * scale[free[j]]
     return n_free
-
-
-@kernel
-def _normal_part(et, pivot_e, e, rank_e, limit, y):
-    """Solve ``L y = e`` forward, shortened to the length `limit`; return its length."""
-    for i in range(rank_e):
-        total = e[pivot_e[i]]
-        for j in range(i):
-            total -= et[j, i] * y[j]
-        y[i] = total / et[i, i]
-    length = _norm(y, rank_e)
-    if length > limit:
-        for i in range(rank_e):
-            y[i] *= limit / length
-        length = limit
-    return length
 
 
 @kernel
@@ -339,7 +470,7 @@ def _arrive(x, v, lower, upper, x_new):
 @kernel
 def dense_step(
     r, b, rows, right, root, x, start, logarithmic, lower, upper, radius, kind,
-    a, beta, pivot, free, gain, et, beta_e, pivot_e, held, scale, v, x_new, info,
+    a, beta, pivot, free, gain, dropped, et, beta_e, pivot_e, held, scale, v, x_new, info,
 ):  # fmt: skip
     """Solve the step problem in a box.
 
@@ -351,9 +482,9 @@ def dense_step(
         Where we are, what the scales need, and the box.
     radius, kind
         Bound on ||x|| in the metric of the factors, and the filter.
-    a, beta, pivot, free, gain, et, beta_e, pivot_e, held, scale
-        Filled: factors, pivots, free unknowns and filter of the last problem solved, factors of the rows of
-        infinite weight, unknowns that stay at their bounds, scales.
+    a, beta, pivot, free, gain, dropped, et, beta_e, pivot_e, held, scale
+        Filled: factors, pivots, free unknowns, filter and dropped rows of the last problem solved, factors of
+        the rows of infinite weight, unknowns that stay at their bounds, scales.
     v, x_new
         Filled: the step and where it leads.
     info
@@ -363,6 +494,8 @@ def dense_step(
     """
     n = b.size
     n_equality = _count_infinite(root)
+    n_heavy = root.size - n_equality
+    row_size = np.empty(n_heavy)
     fixed = np.empty(n, dtype=np.bool_)
     low, high, descent, z = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     c, column = np.empty((a.shape[0], 1)), np.empty((n, 1))
@@ -373,35 +506,39 @@ def dense_step(
         free[i] = i
         v[i] = 0.0
     _descent(r, b, rows, right, root, descent)
+    for i in range(n):
+        held[i] = False
+        z[i] = 0.0
     if n_equality > 0:
-        _transposed_rows(rows, free, n, scale, n_equality, et)
-        _factor_pivoted(et, n_equality, beta_e, pivot_e)
-        _project_descent(descent, scale, et, n_equality, beta_e, column)
-    for i in range(n):  # pressed against a bound that was reached
-        held[i] = (x[i] <= lower[i] and descent[i] <= 0.0) or (x[i] >= upper[i] and descent[i] >= 0.0)
+        _hold_with_equality(
+            x, lower, upper, descent, scale, rows, right, n_equality, et, beta_e, pivot_e, free, column, y, z, held
+        )
+    else:
+        _hold(x, lower, upper, descent, z, held)
+    for i in range(n):
         fixed[i] = held[i]
     decrement, first_rank, condition, clipped = 0.0, 0, 1.0, False
     n_free, rank, rank_e, damping, length, normal = 0, 0, 0, 0.0, 0.0, 0.0
     for sweep in range(n + 1):
         n_free = _free_problem(r, b, rows, right, root, n_equality, v, scale, fixed, free, a, c, e)
         if n_equality > 0:
-            _transposed_rows(rows, free, n_free, scale, n_equality, et)
-            _factor_pivoted(et, n_equality, beta_e, pivot_e)
-            rank_e = _rank(et, min(n_free, n_equality))
+            rank_e = _factor_equality(rows, free, n_free, scale, n_equality, et, beta_e, pivot_e)
             normal = _normal_part(et, pivot_e, e, rank_e, _FOR_EQUALITY * radius, y)
             _rotate_columns(a, n_free, et, n_equality, beta_e)
             _drop_columns(a, n_free, rank_e, y, c)
         n_left = n_free - rank_e
-        _factor_pivoted(a, n_left, beta, pivot)
-        _apply_transposed(a, n_left, beta, c)
-        rank = _rank(a, n_left)
+        level = _factor_weighted(a, n_left, n_heavy, beta, pivot, row_size, dropped)
+        _apply_weighted(a, n_left, beta, dropped, c)
+        rank = _rank(a, n_left, level)
         if sweep == 0:
             first_rank = rank + rank_e
             for i in range(rank):
                 decrement += c[i, 0] * c[i, 0]
             decrement = math.sqrt(decrement)
             if n_left > 0:
-                condition = 0.0 if rank < n_left else abs(a[rank - 1, rank - 1] / a[0, 0])
+                condition = (
+                    0.0 if rank < n_left else abs(a[rank - 1, rank - 1]) / (level if level > 0.0 else abs(a[0, 0]))
+                )
         remaining = math.sqrt(max(0.0, radius * radius - normal * normal)) if n_equality > 0 else radius
         if kind == SUBSPACE:
             damping = _subspace_gains(a, c, rank, remaining, gain)
@@ -443,7 +580,7 @@ def _subtract_product(r, rows, root, n_equality, v, c):
 @kernel
 def corrected_step(
     r, b, rows, right, root, b_trial, right_trial, x, lower, upper,
-    a, beta, pivot, free, gain, et, beta_e, pivot_e, scale, info, v, x_new,
+    a, beta, pivot, free, gain, dropped, et, beta_e, pivot_e, scale, info, v, x_new,
 ):  # fmt: skip
     """Set ``x_new = x + v + v^a/2``, kept inside the box; return ||x^a||."""
     n = b.size
@@ -473,7 +610,7 @@ def corrected_step(
         normal = _normal_part(et, pivot_e, e, rank_e, np.inf, y)
         _to_unknowns(a, pivot, z, 0, n_free, y, rank_e, et, n_equality, beta_e, free, scale, column, w)
         _subtract_product(r, rows, root, n_equality, w, c)
-    _apply_transposed(a, n_free - rank_e, beta, c)
+    _apply_weighted(a, n_free - rank_e, beta, dropped, c)
     for i in range(rank):
         z[i] = gain[i] * c[i, 0]
     length = math.hypot(_norm(z, rank), normal)
@@ -503,7 +640,7 @@ class DenseStepProblem:
         self._bounds = (lower, upper)
         self._factors = (
             np.empty((n_heavy - n_equality + n, n)), np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64),
-            np.empty(n),
+            np.empty(n), np.empty(n_heavy - n_equality, np.int64),
         )  # fmt: skip
         self._equality_factors = (np.empty((n, n_equality)), np.empty(n_equality), np.empty(n_equality, np.int64))
         self._scale = np.empty(n)

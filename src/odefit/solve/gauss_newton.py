@@ -161,13 +161,13 @@ class _Search:
 
     def convergence(self, point: Evaluation, proposal: StepInfo) -> str:
         """Return which test of convergence is met at `point`, in words, or an empty string."""
-        norm = math.sqrt(2.0 * point.value)
+        norm = self.merit.residual_norm(point)
         if not self.termination.is_feasible(self.merit.violation(point), norm):
             return ""
         reason = self.termination.convergence(proposal.decrement, norm)
         # with rows of infinite weight a step may promise nothing, and yet be needed to meet them
         left = proposal.promised if self.merit.trivial else 0.5 * proposal.decrement**2
-        if not reason and proposal.damping == 0.0 and self.termination.is_rounding(left, point.value):
+        if not reason and proposal.damping == 0.0 and self.termination.is_rounding(left, self.merit.of(point)):
             reason = "no reduction that could be told from rounding is left"
         return reason
 
@@ -181,6 +181,8 @@ class _Search:
         if self.faded:
             return True
         full = proposal if proposal.damping == 0.0 else self.problem.step(math.inf)
+        if full is not proposal:  # a correction needs the factors and the filter of the step it corrects
+            self.control.propose(self.problem)
         return bool(np.max(np.abs(full.v) / self.scaling.of(point.x)) > self.termination.largest_last_step)
 
     def advance(self, point: Evaluation, proposal: StepInfo) -> Evaluation | None:
@@ -188,6 +190,8 @@ class _Search:
         assert point.linear is not None
         linear = point.linear
         for _ in range(self.attempts):
+            if not proposal.v.any():
+                return None
             promised = self.merit.promised(linear, proposal)
             point, trial = self.try_point(point, proposal.x)
             if self.interrupted or point.failure:
@@ -196,12 +200,12 @@ class _Search:
                 self.control.failed(proposal)
             else:
                 before = self.merit.of(point)
-                gained = before - self.merit.of(trial)
-                if point.linear is not None and self.kind.wants_correction(gained / promised, promised, before):
+                ratio = self.ratio(point, trial, promised)
+                if point.linear is not None and self.kind.wants_correction(ratio, promised, before):
                     trial = self.corrected(point, proposal, trial)
-                    gained = before - self.merit.of(trial)
-                if self.control.is_good(gained / promised):
-                    self.take(trial, proposal, promised, gained, before)
+                    ratio = self.ratio(point, trial, promised)
+                if self.control.is_good(ratio):
+                    self.take(trial, proposal, promised, before, ratio)
                     return trial
                 self.control.rejected(proposal)
                 if point.linear is None:  # the grids were moved to a point that is not taken
@@ -211,6 +215,19 @@ class _Search:
             if self.termination.is_rounding(proposal.promised, point.value) and self.merit.trivial:
                 return None
         return None
+
+    def ratio(self, point: Evaluation, trial: Evaluation, promised: float) -> float:
+        """Return real over predicted reduction of the merit function; NaN if nothing is to be gained.
+
+        Where the reduction could not be told from rounding, but rows of infinite weight are still missed, it
+        is that of what they miss.
+        """
+        before = self.merit.of(point)
+        if self.merit.trivial or not self.termination.is_rounding(promised, before):
+            return (before - self.merit.of(trial)) / promised if promised > 0.0 else math.nan
+        missed = self.merit.violation(point)
+        gained = missed - self.merit.violation(trial)
+        return gained / missed if gained > 0.0 else math.nan
 
     def try_point(self, point: Evaluation, x: Array) -> tuple[Evaluation, Evaluation | None]:
         """Evaluate at `x`; return the old point and the new one (None on failure) on the same grids."""
@@ -240,15 +257,15 @@ class _Search:
             return trial
         return trial if better.error_ratio > max(10.0, trial.error_ratio) else better
 
-    def take(self, trial: Evaluation, proposal: StepInfo, promised: float, gained: float, before: float) -> None:
+    def take(self, trial: Evaluation, proposal: StepInfo, promised: float, before: float, ratio: float) -> None:
         """Accept `trial`: update step control, counter of idle steps and trace."""
-        flat = proposal.damping > 0.0 and self.termination.is_flat(promised, gained, before)
+        flat = proposal.damping > 0.0 and self.termination.is_flat(promised, before - self.merit.of(trial), before)
         # promises that grow with the trust region only mean that it began too small; steps that
         # shrink mean convergence, if slow
         idle = promised <= 1.5 * self.last_promised and proposal.length >= 0.7 * self.last_length
         self.flat = self.flat + 1 if flat and idle else 0
         self.last_promised, self.last_length = promised, proposal.length
-        self.control.taken(proposal, gained / promised)
+        self.control.taken(proposal, ratio)
         self.iteration += 1
         row = TraceRow(
             self.iteration, trial.value, proposal.decrement, proposal.length, self.control.radius,
@@ -282,11 +299,13 @@ class _Search:
         if self.interrupted:
             return ends.INTERRUPTED, "the fit was stopped; this is the best point so far"
         violation = self.merit.violation(point)
-        if not self.termination.is_feasible(violation, math.sqrt(2.0 * point.value)):
+        if not self.termination.is_feasible(violation, self.merit.residual_norm(point)):
             return ends.INFEASIBLE, (
                 f"the model could not be made to pass through the data of infinite weight; they are missed by "
                 f"{violation:.3g}"
             )
+        if (unfelt := self.unfelt(point)) >= 0:
+            return self.words_for_valley(unfelt)
         if not self.last_failure and _largest_cosine(point) <= _NO_DESCENT:
             return self.words_for_creeping(point)
         why = f" (the last failure: {self.last_failure})" if self.last_failure else ""
@@ -303,8 +322,23 @@ class _Search:
             runaway = int(np.argmin(sizes))
         elif self.proposal.condition < self.termination.valley_condition and moving.max() >= _MOVING:
             runaway = int(np.argmax(moving))
-        else:
+        elif (runaway := self.unfelt(point)) < 0:
             return ends.SLOW, _CURVED
+        return self.words_for_valley(runaway)
+
+    def unfelt(self, point: Evaluation) -> int:
+        """Return an unknown that the full step would change much, though the residual would not feel it; else -1.
+
+        The condition of the linear problem cannot tell where there is one unknown only.
+        """
+        assert point.linear is not None
+        scale = self.scaling.of(point.x)
+        felt = point.linear.reduce().column_norms() * scale
+        moving = np.abs(self.problem.step(math.inf).v) / scale >= _MOVING
+        idle = moving & (felt <= self.termination.valley_condition * self.merit.residual_norm(point))
+        return int(np.argmin(np.where(idle, felt, math.inf))) if idle.any() else -1
+
+    def words_for_valley(self, runaway: int) -> tuple[str, str]:
         name = self.objective.names[runaway]
         return ends.FLAT, f"the objective hardly changes any more, but '{name}' keeps moving: the data do not fix it"
 

@@ -6,9 +6,9 @@ weight m is the smallest for which the step would be a good one for the linear m
 it must be at least 0.8 (Edsberg and Wedin (24)).  With p = S v for the light rows and q = E v for the heavy
 ones,
 
-    (-p'r + m (-q'c)) / (p'p + m q'q) >= 0.8     or     m >= (0.8 p'p + p'r) / (-(0.8 q'q + q'c)),
+    (-p'r + m (-q'c)) / (p'p + m q'q) >= 0.8     or     m >= (0.8 p'p + p'r) / (-(0.8 q'q + q'c)).
 
-and m never becomes smaller on the way.
+Rows whose own weight is below m count with that instead, as light rows do; m never becomes smaller on the way.
 """
 
 from __future__ import annotations
@@ -51,11 +51,31 @@ class Merit:
         p, q = r @ step.v, heavy.rows @ step.v
         gain, size = float(p @ b), float(p @ p)
         heavy_gain, heavy_size = q * heavy.right, np.square(q)
-        slack = float(np.sum(heavy_gain - _BEST_MULTIPLE * heavy_size))
-        if slack > 0.0:
-            self._m = min(_LARGEST, max(self._m, (_BEST_MULTIPLE * size - gain) / slack))
+        self._m = self._smallest(_BEST_MULTIPLE * size - gain, heavy_gain - _BEST_MULTIPLE * heavy_size)
         weight = np.minimum(self._weight, self._m)
         return gain - 0.5 * size + float(weight @ (heavy_gain - 0.5 * heavy_size))
+
+    def _smallest(self, lacking: float, slack: Array) -> float:
+        """Return the smallest m >= the present one with ``sum min(w, m) slack >= lacking``, if there is one."""
+        m = self._m
+        for _ in range(self._weight.size + 1):  # each time at least one more row is light
+            light = self._weight <= m
+            more = float(slack[~light].sum())
+            wanted = lacking - float(self._weight[light] @ slack[light])
+            if not more * m < wanted or not more > 0.0:
+                break
+            next_weight = float(self._weight[~light].min())
+            m = min(_LARGEST, next_weight, wanted / more)
+            if m < next_weight:
+                break
+        return m
+
+    def residual_norm(self, point: Evaluation) -> float:
+        """Return the norm of the residual without heavy rows.
+
+        Data of great weight that contradict each other must not make all others look unimportant.
+        """
+        return math.sqrt(2.0 * (point.value if self.trivial else point.light))
 
     def violation(self, point: Evaluation) -> float:
         """Return by how much the rows of infinite weight are missed."""

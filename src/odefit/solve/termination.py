@@ -32,6 +32,8 @@ class Termination:
         Relative: decrement <= tol ||r||.
     tol_abs
         Absolute: decrement <= tol_abs.
+    tol_exact
+        What rows of infinite weight may be missed by, absolutely.
     tol_refinement
         Refinement: the full step promises to reduce the objective by less than this fraction of it.  (With
         the relative test alone that fraction is tol^2.)
@@ -49,6 +51,7 @@ class Termination:
 
     tol: float = 1e-6
     tol_abs: float = 0.0
+    tol_exact: float = 0.0
     tol_refinement: float = 0.0
     flat: float = 1e-6
     flat_times: int = 3
@@ -73,7 +76,7 @@ class Termination:
 
     def is_feasible(self, violation: float, residual_norm: float) -> bool:
         """Tell whether rows of infinite weight hold: a hundred times more exactly than the others converge."""
-        return violation <= max(self.tol_abs, 0.01 * self.tol * residual_norm)
+        return violation <= max(self.tol_exact, 0.01 * self.tol * residual_norm)
 
     def is_flat(self, promised: float, gained: float, value: float) -> bool:
         """Tell whether a damped step was of no consequence."""

@@ -7,7 +7,8 @@ are given, and ||r||^2/(N - rank) otherwise.
 * Priors add rows P to S whose residuals have variance 1 whatever s^2 is: the covariance is
   H^-1 (s^2 (H - P'P) + P'P) H^-1 = s^2 H^-1 + (1 - s^2) H^-1 P'P H^-1.
 * Rows E that must hold exactly (infinite weights) confine d to their null space, d = Z e: H^-1 becomes
-  Z (Z'H Z)^-1 Z'.
+  Z (Z'H Z)^-1 Z'.  They are no data; a row whose finite weight is so large that it is as good as exact is one
+  datum, and takes one direction.
 * A parameter at an active bound is not random in this picture: it has no standard error, and the others
   are conditional on it.
 * With the columns of R scaled to norm 1 and R = U diag(w) V', directions of negligible w are not determined
@@ -25,6 +26,7 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 
 _UNDETERMINED = 1e-8  # singular values of the scaled factor below this fraction of the largest
+_DEPENDENT = 1e-10  # singular values of exact rows below this fraction of the largest
 _TAKES_PART = 0.05  # a component of an undetermined direction that counts
 
 DETERMINED = "determined"
@@ -49,7 +51,9 @@ class ParameterStatistics:
     variance
         The residual variance s^2 used.
     rank
-        Number of determined directions.
+        Number of directions that the data determine; those that exact rows fix are not among them.
+    dof
+        Data less directions that they, and not exact rows, determine.
     """
 
     covariance: Array
@@ -58,6 +62,7 @@ class ParameterStatistics:
     verdict: tuple[str, ...]
     variance: float
     rank: int
+    dof: int
 
 
 def linearised_statistics(
@@ -69,6 +74,7 @@ def linearised_statistics(
     absolute: bool,
     prior_rows: Array | None = None,
     equality_rows: Array | None = None,
+    n_exact: int | None = None,
 ) -> ParameterStatistics:
     """Compute the statistics.
 
@@ -86,20 +92,24 @@ def linearised_statistics(
         Rows P of the Jacobian that belong to priors, (k, n).
     equality_rows
         Rows E that hold exactly, (k, n).
+    n_exact
+        How many of them, the first ones, are not among the data; all by default.
     """
     n = factor.shape[1]
     free = np.flatnonzero(~active)
-    basis = _null_space(None if equality_rows is None else equality_rows[:, free], free.size)
     norms = np.linalg.norm(factor[:, free], axis=0)
-    safe = np.where(norms > 0, norms, 1.0)
-    _, w, vt = np.linalg.svd((factor[:, free] @ basis) if equality_rows is not None else factor[:, free] / safe, False)
+    exact = np.empty((0, free.size)) if equality_rows is None else equality_rows[:, free]
+    sizes = np.where(norms > 0, norms, np.linalg.norm(exact, axis=0))
+    safe = np.where(sizes > 0, sizes, 1.0)
+    basis = _null_space(exact / safe)
+    _, w, vt = np.linalg.svd(factor[:, free] / safe @ basis, full_matrices=False)
     good = w > _UNDETERMINED * (w[0] if w.size else 1.0)
     rank = int(good.sum())
     # columns of `root` span the determined directions: H^-1 = root root'
-    root = vt[good].T / w[good]
-    root = basis @ root if equality_rows is not None else root / safe[:, None]
-    lost_directions = basis @ vt[~good].T if equality_rows is not None else vt[~good].T
-    dof = n_data - rank
+    root = basis @ (vt[good].T / w[good]) / safe[:, None]
+    lost_directions = basis @ vt[~good].T
+    met = free.size - basis.shape[1]
+    dof = n_data - rank - (met - _rank(exact[:n_exact] / safe))
     variance = 1.0 if absolute else (sum_of_squares / dof if dof > 0 else math.nan)
     covariance = np.zeros((n, n))
     block = variance * (root @ root.T)
@@ -109,8 +119,7 @@ def linearised_statistics(
     covariance[np.ix_(free, free)] = block
     verdict = [AT_BOUND if is_active else DETERMINED for is_active in active]
     for position, column in enumerate(free):
-        fixed_by_equality = equality_rows is not None and not np.any(np.abs(basis[position]) > 1e-12)
-        silent = norms[position] == 0 and not fixed_by_equality
+        silent = norms[position] == 0 and np.any(np.abs(basis[position]) > 1e-12)
         if silent or np.any(np.abs(lost_directions[position]) > _TAKES_PART):
             verdict[column] = UNDETERMINED
     lost = np.array([word == UNDETERMINED for word in verdict], dtype=bool)
@@ -124,15 +133,26 @@ def linearised_statistics(
         verdict=tuple(verdict),
         variance=variance,
         rank=rank,
+        dof=dof,
     )
 
 
-def _null_space(rows: Array | None, n: int) -> Array:
+def _singular(rows: Array) -> tuple[int, Array]:
+    """Return the rank of `rows`, each of which counts whatever its size, and their right singular vectors."""
+    norms = np.linalg.norm(rows, axis=1)
+    _, w, vt = np.linalg.svd(rows / np.where(norms > 0, norms, 1.0)[:, None], full_matrices=True)
+    return int(np.sum(w > _DEPENDENT * w[0])) if w.size and w[0] > 0 else 0, vt
+
+
+def _rank(rows: Array) -> int:
+    return _singular(rows)[0] if rows.size else 0
+
+
+def _null_space(rows: Array) -> Array:
     """Return an orthonormal basis (n, n - rank) of the null space of `rows`."""
-    if rows is None:
-        return np.eye(n)
-    _, w, vt = np.linalg.svd(rows, full_matrices=True)
-    rank = int(np.sum(w > 1e-12 * (w[0] if w.size else 1.0)))
+    if not rows.size:
+        return np.eye(rows.shape[1])
+    rank, vt = _singular(rows)
     return vt[rank:].T
 
 

@@ -131,7 +131,7 @@ class FitResult:
     @property
     def dof(self) -> int:
         """Data less determined directions."""
-        return self.n_data - (self.statistics.rank if self.statistics else len(self.objective_function.names))
+        return self.statistics.dof if self.statistics else self.n_data - len(self.objective_function.names)
 
     @property
     def chi2(self) -> float | None:
@@ -167,6 +167,7 @@ class FitResult:
             absolute=has_absolute_sigma(self.problem.measurements),
             prior_rows=linear.jacobian[n_data:] if isinstance(linear, DenseLinear | BorderedLinear) else None,
             equality_rows=exact,
+            n_exact=self.objective_function.data.exact.size,
         )
 
     @cached_property
@@ -269,7 +270,7 @@ class FitResult:
             found.append(Notice("solver.note", f"{self.solution.note[0].upper()}{self.solution.note[1:]}."))
         place = set(self.objective_function.names)
         n = len(self.objective_function.names)
-        if self.n_data < n:
+        if self.n_data + self.objective_function.data.exact.size < n:
             found.append(Notice("data.few", f"There are only {self.n_data} data for {n} free parameters."))
         idle = [n for n in self.objective_function.compiled.slot_names if n not in place and n in self._unfitted]
         if idle:

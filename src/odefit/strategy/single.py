@@ -58,7 +58,7 @@ def _fit_single(
     compiled = objective.compiled
     if not compiled.n_theta:
         raise FitError("there is nothing to fit: no parameter is free; set fixed = false for at least one.")
-    settings = problem.settings
+    settings, data = problem.settings, objective.data
     start = compiled.theta_start
     solution = solve_weighted(
         objective,
@@ -72,6 +72,7 @@ def _fit_single(
         termination=Termination(
             tol=settings.tol,
             tol_abs=0.1 * settings.rtol * objective.data_norm,
+            tol_exact=0.1 * settings.rtol * data.exact_norm + settings.atol * data.exact_root,
             max_iterations=settings.max_iterations,
         ),
         freeze=freeze,

@@ -18,6 +18,8 @@ from odefit.problem import Problem
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
+_ROUNDING = 1e-14  # of a datum, by which it may be missed on account of rounding
+
 
 @dataclass(frozen=True, eq=False)
 class Observation:
@@ -61,18 +63,25 @@ class Observations:
         First row of each experiment among all measurements.
     n_data, norm
         Number of measurements, norm of the weighted data (without heavy ones).
+    exact_norm, exact_root
+        Norms of the data of infinite weight and of their root weights, both as if of ordinary weight.
     heavy, heavy_root, heavy_factor
         Rows of the measurements with very large or infinite weights; the roots of those weights relative to
         those of ordinary measurements, descending; and what turns such a row into one of ordinary weight.
+    heavy_rounding
+        Residuals of those rows that are mere rounding: a very large weight would make them visible.
     """
 
     of_experiment: tuple[Observation, ...]
     first: tuple[int, ...]
     n_data: int
     norm: float
+    exact_norm: float
+    exact_root: float
     heavy: Indices
     heavy_root: Array
     heavy_factor: Array
+    heavy_rounding: Array
 
     @property
     def exact(self) -> Indices:
@@ -106,14 +115,20 @@ def _gathered(problem: Problem, use: str) -> Observations:
     heavy, relative = heavy[order], relative[order]
     with np.errstate(over="ignore"):  # too large for a number: then so is the objective, and says so
         squares = sum(float(np.square((o.root_weight * o.value)[~is_heavy[o.source]]).sum()) for o in listed)
+        weighted = np.concatenate([np.abs(o.root_weight * o.value) for o in listed]) if listed else np.empty(0)
+        exact = source[np.isinf(roots[source])]
+        exact_norm = float(np.linalg.norm(ordinary[exact] * problem.measurements.value[exact]))
     return Observations(
         listed,
         (0, *np.cumsum(sizes).tolist()),
         sum(sizes),
         math.sqrt(squares),
+        exact_norm,
+        float(np.linalg.norm(ordinary[exact])),
         heavy,
         relative,
         np.where(np.isinf(relative), 1.0, 1.0 / relative),
+        _ROUNDING * weighted[heavy],
     )
 
 

@@ -208,6 +208,8 @@ class SingleShooting:
         ratio = max([trajectory.error_ratio for trajectory in trajectories])
         if not self.heavy_root.size:
             return Evaluation(x, self._generation, value, residual, linear, ratio)
+        tiny = self.data.heavy[np.abs(residual[self.data.heavy]) <= self.data.heavy_rounding]
+        residual[tiny] = 0.0
         light = 0.5 * float(np.sum(np.square(np.delete(residual, self.data.heavy))))
         misfit = residual[self.data.heavy] * self.data.heavy_factor
         finite = np.isfinite(self.heavy_root)
