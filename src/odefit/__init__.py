@@ -44,7 +44,7 @@ from odefit.model.functions_for_tracing import (
     where,
 )
 from odefit.problem import Experiment, Measurements, Parameter, Period, Problem, Settings
-from odefit.strategy import FitResult
+from odefit.strategy import FitResult, with_synthetic_data
 
 __version__ = "0.1.0"
 
@@ -94,4 +94,5 @@ __all__ = [
     "tan",
     "tanh",
     "where",
+    "with_synthetic_data",
 ]

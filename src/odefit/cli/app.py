@@ -7,17 +7,20 @@ import typer
 from odefit.cli.check import check
 from odefit.cli.demo import demo
 from odefit.cli.fit import fit
+from odefit.cli.new import new
+from odefit.cli.simulate import simulate
 
 app = typer.Typer(
     name="odefit",
     help="Fit differential-equation models to data.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.command()(fit)
 app.command()(check)
 app.command()(demo)
+app.command()(simulate)
+app.command()(new)
 
 
 @app.callback()

@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from odefit.cli.fit import Json, Method, Out, SolverName
+from odefit.cli.changes import Fix, Free, Set, changed
+from odefit.cli.fit import Json, Method, Out, Quiet, SolverName
 from odefit.cli.output import fit_and_report
 from odefit.gallery import load, names
 
@@ -15,14 +16,21 @@ def demo(
     name: Annotated[str | None, typer.Argument(help="Name of a gallery problem; lists them if left out.")] = None,
     method: Method = None,
     solver: SolverName = None,
+    values: Set = None,
+    fix: Fix = None,
+    free: Free = None,
     json: Json = False,
+    quiet: Quiet = False,
     out: Out = None,
 ) -> None:
     """Fit a ready problem from the gallery.
 
-    Example: odefit demo barnes
+    Examples: odefit demo
+
+    odefit demo barnes --set k1=3 --solver diffpar
     """
     if name is None:
         print("\n".join(names()))
         return
-    fit_and_report(load(name), method, solver, json, out)
+    problem = changed(load(name), values, fix, free, None)
+    fit_and_report(problem, method, solver, json=json, quiet=quiet, out=out)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from odefit.cli.changes import Fix, Free, From, Set, changed
 from odefit.cli.output import fit_and_report
 from odefit.formats import load_problem
 from odefit.solve import SOLVERS
@@ -16,6 +17,7 @@ SolverName = Annotated[
     str | None, typer.Option("--solver", help=f"One of {', '.join(SOLVERS)}; the file's own by default.")
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the summary.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors; the exit code tells.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for result.json; made if needed.")]
 
 
@@ -23,11 +25,21 @@ def fit(
     file: Annotated[Path, typer.Argument(help="Problem file (TOML).")],
     method: Method = None,
     solver: SolverName = None,
+    values: Set = None,
+    fix: Fix = None,
+    free: Free = None,
+    source: From = None,
     json: Json = False,
+    quiet: Quiet = False,
     out: Out = None,
 ) -> None:
     """Fit the problem in FILE and print estimates with their uncertainty.
 
-    Example: odefit fit barnes.toml --out results
+    Exit code 0: converged, 2: bad input, 3: not converged.
+
+    Examples: odefit fit barnes.toml --out results
+
+    odefit fit barnes.toml --from results --set k1=3 --fix k2
     """
-    fit_and_report(load_problem(file), method, solver, json, out)
+    problem = changed(load_problem(file), values, fix, free, source)
+    fit_and_report(problem, method, solver, json=json, quiet=quiet, out=out)

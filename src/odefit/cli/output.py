@@ -9,8 +9,11 @@ from typing import TextIO
 
 import typer
 
+from odefit.cli.progress import LiveTable
+from odefit.errors import OdefitError
 from odefit.formats import write_result
 from odefit.formats.result_file import result_json
+from odefit.native.places import write_atomically
 from odefit.problem import Problem
 from odefit.strategy import FitResult
 
@@ -33,15 +36,31 @@ def announce_compilation() -> None:
         logger.addHandler(_Stderr())
 
 
-def fit_and_report(problem: Problem, method: str | None, solver: str | None, json: bool, out: Path | None) -> None:
+def write_text(path: Path, text: str) -> None:
+    """Write a file whole or not at all."""
+    try:
+        write_atomically(path, text.encode())
+    except OSError as error:
+        raise OdefitError(f"'{path}' cannot be written: {error.strerror}.") from error
+
+
+def fit_and_report(
+    problem: Problem, method: str | None, solver: str | None, *, json: bool, quiet: bool, out: Path | None
+) -> None:
     """Fit, print, write ``result.json`` if asked to, and leave with the right exit code."""
     import odefit.api
 
-    announce_compilation()
-    result: FitResult = odefit.api.fit(problem, method=method, solver=solver)
-    print(result_json(result) if json else result.summary(), end="" if json else "\n")
+    if quiet and json:
+        raise OdefitError("--quiet prints nothing and --json a document; choose one of them.")
+    if not quiet:
+        announce_compilation()
+    with LiveTable(quiet=quiet or json) as callback:
+        result: FitResult = odefit.api.fit(problem, method=method, solver=solver, callback=callback)
+    if not quiet:
+        print(result_json(result) if json else result.summary(), end="" if json else "\n")
     if out is not None:
         path = write_result(result, out)
-        print(f"odefit: wrote {path}", file=sys.stderr)
+        if not quiet:
+            print(f"odefit: wrote {path}", file=sys.stderr)
     if not result.converged:
         raise typer.Exit(NOT_CONVERGED)

@@ -198,6 +198,10 @@ class Problem:
         """Return the same problem with the named parameters held at their start values, without priors."""
         return self._with_parameters({name: {"fixed": True, "prior": None} for name in names})
 
+    def with_free(self, *names: str) -> Problem:
+        """Return the same problem with the named parameters to be estimated."""
+        return self._with_parameters({name: {"fixed": False} for name in names})
+
     def at(self, values: Mapping[str, float]) -> Problem:
         """Return the problem with the named parameters fixed at `values`, whatever their bounds."""
         fixed = self.with_fixed(*dict.fromkeys(name.split("[")[0] for name in values))

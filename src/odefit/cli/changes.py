@@ -1,0 +1,85 @@
+"""Changes to a problem from the command line: start values, what is fixed, what is free."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from odefit.errors import OdefitError, suggestion
+from odefit.problem import Problem
+
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Start value of a parameter; repeatable.")
+]
+Fix = Annotated[
+    list[str] | None,
+    typer.Option("--fix", metavar="NAME", help="Hold a parameter at its start value; repeatable."),
+]
+Free = Annotated[
+    list[str] | None,
+    typer.Option("--free", metavar="NAME", help="Estimate a parameter that is fixed; repeatable."),
+]
+From = Annotated[
+    Path | None, typer.Option("--from", metavar="RESULT.JSON", help="Start from the estimates of an earlier fit.")
+]
+
+
+def changed(
+    problem: Problem, values: list[str] | None, fix: list[str] | None, free: list[str] | None, source: Path | None
+) -> Problem:
+    """Return `problem` with the changes; `--set` prevails over `--from`."""
+    starts = (_estimates(problem, source) if source else {}) | dict(map(_assignment, values or []))
+    if starts:
+        problem = problem.with_start(**starts)
+    if both := set(fix or []) & set(free or []):
+        raise OdefitError(f"'{min(both)}' cannot be both fixed and free; leave out --fix or --free.")
+    if fix:
+        problem = problem.with_fixed(*fix)
+    return problem.with_free(*free) if free else problem
+
+
+def _assignment(text: str) -> tuple[str, float]:
+    name, equals, value = text.partition("=")
+    try:
+        number = float(value)
+    except ValueError:
+        number = math.nan
+    if not equals or not name.strip() or not math.isfinite(number):
+        raise OdefitError(f"--set '{text}' is not of the form name=number, k1=0.5 say.")
+    return name.strip(), number
+
+
+def _estimates(problem: Problem, path: Path) -> dict[str, float]:
+    """Return the estimates in a result file that belong to parameters of `problem`."""
+    content = read_result(path)
+    own = {slot.name for slot in problem.slots.slots}
+    found = {
+        name: float(row["estimate"])
+        for name, row in content["parameters"].items()
+        if name in own and row.get("estimate") is not None
+    }
+    if not found:
+        some = next(iter(content["parameters"]), "")
+        raise OdefitError(f"'{path}' holds no parameter of this problem{suggestion(some, own)}")
+    if foreign := [name for name in content["parameters"] if name not in own]:
+        print(f"odefit: '{path}' also holds {', '.join(foreign)}, which this problem does not have", file=sys.stderr)
+    return found
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """Read a file that ``odefit fit --out`` wrote."""
+    file = path / "result.json" if path.is_dir() else path
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise OdefitError(f"'{file}' cannot be read: {error.strerror}.") from error
+    except ValueError as error:
+        raise OdefitError(f"'{file}' is not a result file: it holds no JSON.") from error
+    if not isinstance(content, dict) or not isinstance(content.get("parameters"), dict):
+        raise OdefitError(f"'{file}' is not a result file of odefit; give the result.json of odefit fit --out.")
+    return content

@@ -1,0 +1,57 @@
+"""A live table while a fit runs: on a terminal, and only if it takes long enough to be read."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from types import TracebackType
+
+from odefit.solve import TraceRow
+
+_PATIENCE = 0.5  # seconds before anything is shown
+_ROWS = 12
+
+
+class LiveTable:
+    """Shows the last iterations on standard error; a context manager whose value is the callback of a fit."""
+
+    def __init__(self, *, quiet: bool) -> None:
+        self._shown = not quiet and sys.stderr.isatty()
+        self._rows: list[TraceRow] = []
+        self._live = None
+        self._begun = time.monotonic()
+
+    def __enter__(self) -> Callable[[TraceRow], None] | None:
+        return self._add if self._shown else None
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def _add(self, row: TraceRow) -> None:
+        self._rows.append(row)
+        if self._live is None:
+            if time.monotonic() - self._begun < _PATIENCE:
+                return
+            from rich.console import Console
+            from rich.live import Live
+
+            self._live = Live(console=Console(stderr=True), transient=True, refresh_per_second=8)
+            self._live.start()
+        self._live.update(self._table())
+
+    def _table(self):
+        from rich.table import Table
+
+        table = Table(title="Ctrl-C stops and keeps the best point", title_style="dim", box=None, pad_edge=False)
+        for name in ("iteration", "objective", "step", "rank", "damping", "grids"):
+            table.add_column(name, justify="right")
+        for row in self._rows[-_ROWS:]:
+            table.add_row(
+                str(row.iteration), f"{row.objective:.8g}", f"{row.step:.3g}", str(row.rank),
+                f"{row.damping:.3g}", str(row.generation),
+            )  # fmt: skip
+        return table

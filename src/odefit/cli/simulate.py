@@ -1,0 +1,88 @@
+"""``odefit simulate FILE``."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from odefit.cli.changes import From, Set, changed
+from odefit.cli.output import announce_compilation, write_text
+from odefit.errors import OdefitError
+from odefit.formats import load_problem
+
+
+def simulate(
+    file: Annotated[Path, typer.Argument(help="Problem file (TOML).")],
+    values: Set = None,
+    source: From = None,
+    times: Annotated[
+        str | None, typer.Option(help="first:last:number or a comma-separated list; those of the data by default.")
+    ] = None,
+    noise: Annotated[
+        str | None, typer.Option(help="Make synthetic data: a standard deviation, or '5 %' of each value.")
+    ] = None,
+    orthogonal: Annotated[
+        bool, typer.Option("--orthogonal", help="Noise that leaves the parameters the best estimates.")
+    ] = False,
+    seed: Annotated[int | None, typer.Option(help="For noise that can be made again.")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write (CSV); standard output by default.")] = None,
+) -> None:
+    """Solve the model in FILE, or make synthetic data, and print a CSV table.
+
+    Without --noise: states and definitions.  With --noise: the measured quantities at the times of the data, in
+    the format of a data file.
+
+    Examples: odefit simulate barnes.toml --set k1=0.9 --times 0:5:101
+
+    odefit simulate barnes.toml --from results --noise 0.01 --seed 1 --out data.csv
+    """
+    announce_compilation()
+    problem = changed(load_problem(file), values, None, None, source)
+    if noise is None:
+        if orthogonal or seed is not None:
+            raise OdefitError("--orthogonal and --seed belong to --noise; give a standard deviation with it.")
+        from odefit.api import simulate as solve
+
+        text = solve(problem, times=_times(times)).to_csv(index=False, lineterminator="\n")
+    else:
+        if times is not None:
+            raise OdefitError("synthetic data are made at the times of the data; leave out --times or --noise.")
+        from odefit.formats.data_saving import data_csv
+        from odefit.strategy.synthetic import with_synthetic_data
+
+        size, relative = _noise(noise)
+        text = data_csv(with_synthetic_data(problem, size, relative=relative, orthogonal=orthogonal, seed=seed))
+    if out is None:
+        print(text, end="")
+    else:
+        write_text(out, text)
+        print(f"odefit: wrote {out}", file=sys.stderr)
+
+
+def _times(text: str | None) -> list[float] | None:
+    if text is None:
+        return None
+    try:
+        if ":" in text:
+            first, last, number = text.split(":")
+            count = int(number)
+            if count < 2:
+                raise ValueError
+            step = (float(last) - float(first)) / (count - 1)
+            return [float(first) + step * i for i in range(count - 1)] + [float(last)]
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise OdefitError(f"--times '{text}' is neither first:last:number (0:10:101) nor a list (0,1,2.5).") from None
+
+
+def _noise(text: str) -> tuple[float, bool]:
+    number, percent, rest = text.partition("%")
+    try:
+        if rest.strip():
+            raise ValueError
+        return (float(number) / 100.0, True) if percent else (float(number), False)
+    except ValueError:
+        raise OdefitError(f"--noise '{text}' is neither a number (0.01) nor a percentage ('5 %').") from None
