@@ -4,14 +4,19 @@ At the solution the residual is r + S d + ..., S = Q R.  With independent errors
 estimates have covariance s^2 H^-1, H = R'R, on the solver's scale; s^2 is 1 where standard deviations
 are given, and ||r||^2/(N - rank) otherwise.
 
-* Priors add rows P to S whose residuals have variance 1 whatever s^2 is: the covariance is
-  H^-1 (s^2 (H - P'P) + P'P) H^-1 = s^2 H^-1 + (1 - s^2) H^-1 P'P H^-1.
+* Priors add rows P to S whose residuals have variance 1 whatever s^2 is.  With H^-1 = W W' the covariance is
+  W (s^2 W'(H - P'P)W + W'P'P W) W' = W (s^2 I + (1 - s^2) (PW)'(PW)) W'.
+* Errors that are not independent, or not of one variance, change what stands between W and W': the *middle*
+  (`autocorrelation.py`, `sandwich.py`).
 * Rows E that must hold exactly (infinite weights) confine d to their null space, d = Z e: H^-1 becomes
   Z (Z'H Z)^-1 Z'.
 * A parameter at an active bound is not random in this picture: it has no standard error, and the others
   are conditional on it.
 * With the columns of R scaled to norm 1 and R = U diag(w) V', directions of negligible w are not determined
   by the data, and neither are parameters that take part in them.
+* Residuals smaller than what the integration resolves say nothing of the noise: s^2 is not taken smaller than
+  `resolution`^2 = (rtol ||data||)^2.  Errors of an integration are not independent, and an error of norm e in the
+  data moves parameter i by at most e sqrt(H^-1_ii): therefore the whole square, not its share of one datum.
 """
 
 from __future__ import annotations
@@ -23,6 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 _UNDETERMINED = 1e-8  # singular values of the scaled factor below this fraction of the largest
 _TAKES_PART = 0.05  # a component of an undetermined direction that counts
@@ -30,6 +36,31 @@ _TAKES_PART = 0.05  # a component of an undetermined direction that counts
 DETERMINED = "determined"
 AT_BOUND = "at its bound"
 UNDETERMINED = "not determined by these data"
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """What the data determine in first order, and what they do not.
+
+    Attributes
+    ----------
+    root
+        (n, rank), the inverse of H on the determined directions is ``root root'``.
+    lost
+        (n, d), a basis of the directions that are not determined.
+    active, lost_parameters
+        Parameters at a bound; parameters that take part in `lost`.
+    """
+
+    root: Array
+    lost: Array
+    active: Flags
+    lost_parameters: Flags
+
+    @property
+    def rank(self) -> int:
+        """Number of determined directions."""
+        return self.root.shape[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,11 +76,15 @@ class ParameterStatistics:
     quantile
         Half width of a 95 % interval in standard errors.
     verdict
-        A word per parameter.
+        A word per parameter from the rank alone; `verdicts.py` goes on from there.
     variance
         The residual variance s^2 used.
     rank
         Number of determined directions.
+    directions, spread
+        The directions, and (n, rank) with covariance ``spread spread'`` before parameters are taken out.
+    resolved
+        False where s^2 is that of the integration error, the residuals being smaller.
     """
 
     covariance: Array
@@ -58,19 +93,22 @@ class ParameterStatistics:
     verdict: tuple[str, ...]
     variance: float
     rank: int
+    directions: Directions
+    spread: Array
+    resolved: bool
+
+    @property
+    def correlation(self) -> Array:
+        """Correlation of the estimates (n, n); NaN for parameters that have no standard error."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = self.covariance / np.outer(self.standard_error, self.standard_error)
+        known = np.flatnonzero(np.isfinite(np.diag(found)))
+        found[known, known] = 1.0
+        return np.clip(found, -1.0, 1.0)
 
 
-def linearised_statistics(
-    factor: Array,
-    active: npt.NDArray[np.bool_],
-    sum_of_squares: float,
-    n_data: int,
-    *,
-    absolute: bool,
-    prior_rows: Array | None = None,
-    equality_rows: Array | None = None,
-) -> ParameterStatistics:
-    """Compute the statistics.
+def find_directions(factor: Array, active: Flags, equality_rows: Array | None = None) -> Directions:
+    """Split the space of the parameters into what the rows of `factor` determine and what they do not.
 
     Parameters
     ----------
@@ -78,53 +116,123 @@ def linearised_statistics(
         A factor R of the Jacobian with the rows of the priors, R'R = H; (any number of rows, n).
     active
         Parameters held at a bound.
+    equality_rows
+        Rows E that hold exactly, (k, n).
+    """
+    n = factor.shape[1]
+    free = np.flatnonzero(~active)
+    norms = np.linalg.norm(factor[:, free], axis=0)
+    safe = np.where(norms > 0, norms, 1.0)
+    basis = _null_space(None if equality_rows is None else equality_rows[:, free] / safe, free.size)
+    confined = (factor[:, free] / safe) @ basis
+    _, w, vt = np.linalg.svd(confined, full_matrices=confined.shape[0] < confined.shape[1])
+    w = np.append(w, np.zeros(vt.shape[0] - w.size))
+    good = w > _UNDETERMINED * (w[0] if w.size else 1.0)
+    lost = basis @ vt[~good].T
+    fixed = ~np.any(np.abs(basis) > 1e-12, axis=1) if equality_rows is not None else np.zeros(free.size, dtype=bool)
+    parameters = np.zeros(n, dtype=bool)
+    parameters[free] = ((norms == 0) & ~fixed) | np.any(np.abs(lost) > _TAKES_PART, axis=1)
+    return Directions(
+        root=_spread_out((basis @ (vt[good].T / w[good])) / safe[:, None], free, n),
+        lost=_spread_out(lost / safe[:, None], free, n),
+        active=active,
+        lost_parameters=parameters,
+    )
+
+
+def independent_errors(directions: Directions, variance: float, prior_rows: Array | None = None) -> Array:
+    """Return the middle of the covariance for independent errors of one variance, (rank, rank)."""
+    middle = variance * np.eye(directions.rank)
+    if prior_rows is not None and prior_rows.size:
+        image = prior_rows @ directions.root
+        middle += (1.0 - variance) * (image.T @ image)
+    return middle
+
+
+def residual_variance(
+    sum_of_squares: float, dof: float, *, absolute: bool, resolution: float = 0.0
+) -> tuple[float, bool]:
+    """Return s^2, and whether it is larger than what the integration resolves."""
+    found = 1.0 if absolute else (sum_of_squares / dof if dof > 0 else math.nan)
+    if found < resolution**2:
+        return resolution**2, False
+    return found, True
+
+
+def statistics_of(
+    directions: Directions, middle: Array, variance: float, quantile: float, *, resolved: bool = True
+) -> ParameterStatistics:
+    """Put the covariance ``root middle root'`` and what follows from it together."""
+    # a square root of the middle that exists for semidefinite ones too
+    values, vectors = np.linalg.eigh(middle) if np.isfinite(middle).all() else (np.diag(middle), np.eye(len(middle)))
+    spread = (directions.root @ vectors) * np.sqrt(np.maximum(values, 0.0))
+    covariance = spread @ spread.T
+    covariance[directions.active, :] = 0.0
+    covariance[:, directions.active] = 0.0
+    lost = directions.lost_parameters
+    covariance[lost, :] = np.nan
+    covariance[:, lost] = np.nan
+    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    words = np.where(directions.active, AT_BOUND, np.where(lost, UNDETERMINED, DETERMINED))
+    return ParameterStatistics(
+        covariance=covariance,
+        standard_error=np.where(directions.active | lost, np.nan, errors),
+        quantile=quantile,
+        verdict=tuple(words.tolist()),
+        variance=variance,
+        rank=directions.rank,
+        directions=directions,
+        spread=spread,
+        resolved=resolved,
+    )
+
+
+def linearised_statistics(
+    factor: Array,
+    active: Flags,
+    sum_of_squares: float,
+    n_data: int,
+    *,
+    absolute: bool,
+    prior_rows: Array | None = None,
+    equality_rows: Array | None = None,
+    resolution: float = 0.0,
+) -> ParameterStatistics:
+    """Compute the statistics for independent errors of one variance.
+
+    Parameters
+    ----------
+    factor, active, equality_rows
+        See `find_directions`.
     sum_of_squares
         ||r||^2 of the data.
     absolute
         Standard deviations were given: do not rescale.
     prior_rows
         Rows P of the Jacobian that belong to priors, (k, n).
-    equality_rows
-        Rows E that hold exactly, (k, n).
+    resolution
+        Norm of the residuals that the integration cannot resolve.
     """
-    n = factor.shape[1]
-    free = np.flatnonzero(~active)
-    basis = _null_space(None if equality_rows is None else equality_rows[:, free], free.size)
-    norms = np.linalg.norm(factor[:, free], axis=0)
-    safe = np.where(norms > 0, norms, 1.0)
-    _, w, vt = np.linalg.svd((factor[:, free] @ basis) if equality_rows is not None else factor[:, free] / safe, False)
-    good = w > _UNDETERMINED * (w[0] if w.size else 1.0)
-    rank = int(good.sum())
-    # columns of `root` span the determined directions: H^-1 = root root'
-    root = vt[good].T / w[good]
-    root = basis @ root if equality_rows is not None else root / safe[:, None]
-    lost_directions = basis @ vt[~good].T if equality_rows is not None else vt[~good].T
-    dof = n_data - rank
-    variance = 1.0 if absolute else (sum_of_squares / dof if dof > 0 else math.nan)
-    covariance = np.zeros((n, n))
-    block = variance * (root @ root.T)
-    if prior_rows is not None and prior_rows.size:
-        spread = root @ (root.T @ prior_rows[:, free].T)
-        block += (1.0 - variance) * (spread @ spread.T)
-    covariance[np.ix_(free, free)] = block
-    verdict = [AT_BOUND if is_active else DETERMINED for is_active in active]
-    for position, column in enumerate(free):
-        fixed_by_equality = equality_rows is not None and not np.any(np.abs(basis[position]) > 1e-12)
-        silent = norms[position] == 0 and not fixed_by_equality
-        if silent or np.any(np.abs(lost_directions[position]) > _TAKES_PART):
-            verdict[column] = UNDETERMINED
-    lost = np.array([word == UNDETERMINED for word in verdict], dtype=bool)
-    covariance[lost, :] = np.nan
-    covariance[:, lost] = np.nan
-    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
-    return ParameterStatistics(
-        covariance=covariance,
-        standard_error=np.where(active | lost, np.nan, errors),
-        quantile=_quantile(dof, absolute),
-        verdict=tuple(verdict),
-        variance=variance,
-        rank=rank,
-    )
+    directions = find_directions(factor, active, equality_rows)
+    dof = n_data - directions.rank
+    variance, resolved = residual_variance(sum_of_squares, dof, absolute=absolute, resolution=resolution)
+    middle = independent_errors(directions, variance, prior_rows)
+    return statistics_of(directions, middle, variance, quantile_of(dof, absolute=absolute), resolved=resolved)
+
+
+def quantile_of(dof: float, *, absolute: bool = False) -> float:
+    """Return the 97.5 % quantile of Student's distribution, of the normal one if the variance is known."""
+    from scipy.special import ndtri, stdtrit  # slow to import, and needed only here
+
+    if absolute:
+        return float(ndtri(0.975))
+    return float(stdtrit(dof, 0.975)) if dof > 0 else math.nan
+
+
+def _spread_out(rows: Array, places: npt.NDArray[np.intp], n: int) -> Array:
+    out = np.zeros((n, rows.shape[1]))
+    out[places] = rows
+    return out
 
 
 def _null_space(rows: Array | None, n: int) -> Array:
@@ -134,11 +242,3 @@ def _null_space(rows: Array | None, n: int) -> Array:
     _, w, vt = np.linalg.svd(rows, full_matrices=True)
     rank = int(np.sum(w > 1e-12 * (w[0] if w.size else 1.0)))
     return vt[rank:].T
-
-
-def _quantile(dof: int, absolute: bool) -> float:
-    from scipy.special import ndtri, stdtrit  # slow to import, and needed only here
-
-    if absolute:
-        return float(ndtri(0.975))
-    return float(stdtrit(dof, 0.975)) if dof > 0 else math.nan
