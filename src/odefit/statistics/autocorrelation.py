@@ -19,8 +19,9 @@ parameters alike.
 distribution with this variance judges it.
 
 **Quantile.**  For slowly varying columns the covariance is proportional to s^2 (1 + rho)/(1 - rho) = s_e^2/(1 - rho)^2,
-s_e being the standard deviation of the e_t.  As var(s_e^2) = 2 s_e^4/N and var(rho) = (1 - rho^2)/N, the relative variance of
-the estimated covariance is 2/nu, nu = N (1 - rho)/(3 + rho); with known standard deviations, nu = N (1 - rho^2)/2.
+s_e being the standard deviation of the e_t.  As var(s_e^2) = 2 s_e^4/N and var(rho) = (1 - rho^2)/N, the relative
+variance of the estimated covariance is 2/nu, nu = N (1 - rho)/(3 + rho); with known standard deviations,
+nu = N (1 - rho^2)/2.
 Intervals use Student's distribution with nu degrees of freedom, N being reduced by the number of parameters.
 
 Neighbours are neighbours in the order of time, whatever their distance.
@@ -161,6 +162,7 @@ def _solve(q: Array, linked: Flags, quotient: float, most: float) -> float:
         return low
     if at_high <= 0.0:
         return high
+    middle = low
     for _ in range(_ITERATIONS):
         middle = (low * at_high - high * at_low) / (at_high - at_low)
         value = excess(middle)

@@ -1,7 +1,7 @@
 """How good a fit is: likelihood, information criteria, R2, chi2.
 
-Conventions are those of statsmodels.  With N data and k estimated directions of the parameters (an unknown common variance does
-not count, a parameter at a bound does):
+Conventions are those of statsmodels.  With N data and k estimated directions of the parameters (an unknown common
+variance does not count, a parameter at a bound does):
 
     loglik = -N/2 log(2 pi ||r||^2/N) - N/2 + sum log sqrt(w)       variance unknown, its best value inserted
     loglik = -||r||^2/2 - N/2 log(2 pi) + sum log 1/sigma           standard deviations given
@@ -89,7 +89,5 @@ def misfits(residuals: Residuals, *, by_observable: bool) -> list[Misfit]:
         k = start + int(np.argmax(np.abs(part)))
         worst = (int(residuals.observable[k]), float(residuals.time[k]), float(residuals.value[k]))
         observable = int(residuals.observable[start]) if by_observable else None
-        found.append(
-            Misfit(int(residuals.experiment[start]), observable, part.size, float(part @ part), worst)
-        )
+        found.append(Misfit(int(residuals.experiment[start]), observable, part.size, float(part @ part), worst))
     return found

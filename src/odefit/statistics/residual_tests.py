@@ -1,4 +1,4 @@
-"""Tests of the residuals: do they look like independent normal errors of one variance?
+"""Tests whether the residuals look like independent normal errors of one variance.
 
 * **Durbin-Watson**: sum (r_t - r_(t-1))^2/sum r_t^2, near 2 for independent errors; its p-value is that of the test in
   `autocorrelation.py`, which knows the columns of the Jacobian.

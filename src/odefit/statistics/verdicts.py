@@ -7,16 +7,16 @@ interval of u_i.  A parameter on a logarithmic scale is
 * **weakly determined** if it lies within three: only its order of magnitude is known;
 * **not determined** otherwise, and where the rank says so.
 
-On a linear scale a parameter is determined if zero lies outside its interval.  Otherwise it is *not distinguishable from
-zero*, unless the half width is more than ten times its size (the value or a tenth of the start value, whichever is
-larger; 1 for a start at zero): then it is not determined.
+On a linear scale a parameter is determined if zero lies outside its interval.  Otherwise it is *not distinguishable
+from zero*, unless the half width is more than ten times its size (the value or a tenth of the start value, whichever
+is larger; 1 for a start at zero): then it is not determined.
 
 Parameters that are not determined one by one may be so together.  Let K K' be the covariance of u (with very large
 entries for directions that the rank has lost), restricted to the parameters in question, and V the left
 singular vectors of K with large singular values: the weak directions.  d of the parameters, the pivots p, can be chosen
 such that V_p is well conditioned; then u_i - C_i u_p with C = V_i V_p^-1 is free of weak directions for
-every other i.  If the exponents C round to simple fractions and the rounded combination is determined, it is named: k3/k2^2.
-Parameters on linear scales may be fixed as a sum, dtheta_i - c dtheta_p, c = C theta_i/theta_p; where the values do
+every other i.  If the exponents C round to simple fractions and the rounded combination is determined, it is
+named: k3/k2^2.  Parameters on linear scales may be fixed as a sum, dtheta_i - c dtheta_p, c = C theta_i/theta_p; where the values do
 not tell a sum from a product, no formula is given.
 """
 
@@ -114,9 +114,7 @@ def _judge(statistics: ParameterStatistics, unknowns: Unknowns, i: int) -> str:
     return ZERO if half <= 10.0 * size else UNDETERMINED
 
 
-def _combinations(
-    statistics: ParameterStatistics, unknowns: Unknowns, doubtful: list[int]
-) -> tuple[Combination, ...]:
+def _combinations(statistics: ParameterStatistics, unknowns: Unknowns, doubtful: list[int]) -> tuple[Combination, ...]:
     spread = _spread_of_logarithms(statistics, unknowns, doubtful)
     if len(doubtful) < 2 or spread is None:
         return ()
@@ -139,9 +137,7 @@ def _combinations(
     return tuple(found)
 
 
-def _spread_of_logarithms(
-    statistics: ParameterStatistics, unknowns: Unknowns, doubtful: list[int]
-) -> Array | None:
+def _spread_of_logarithms(statistics: ParameterStatistics, unknowns: Unknowns, doubtful: list[int]) -> Array | None:
     """Return K: half widths of the 95 % intervals of the logarithms of parameters, by direction."""
     to_logarithm = (unknowns.slope / np.where(unknowns.value != 0.0, unknowns.value, 1.0))[doubtful, None]
     lost = to_logarithm * statistics.directions.lost[doubtful]

@@ -1,6 +1,7 @@
 """Ways to reach the minimum: loops over fits."""
 
+from odefit.strategy.comparison import Comparison, compare
 from odefit.strategy.result import FitResult
 from odefit.strategy.single import METHODS, fit_by
 
-__all__ = ["METHODS", "FitResult", "fit_by"]
+__all__ = ["METHODS", "Comparison", "FitResult", "compare", "fit_by"]

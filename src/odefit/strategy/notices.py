@@ -79,8 +79,8 @@ def _of_residuals(result: FitResult, uncertainty: Uncertainty) -> Iterator[Notic
     tests = uncertainty.tests
     if tests.equal_variance_p is not None and tests.equal_variance_p < _SUSPICIOUS:
         text = (
-            f"The residuals do not have equal variances (p {tests.equal_variance_p:.1g}): give sigma or weights, or look "
-            'at result.standard_errors("robust").'
+            f"The residuals do not have equal variances (p {tests.equal_variance_p:.1g}): give sigma or weights, or "
+            'look at result.standard_errors("robust").'
         )
         yield Notice("residuals.unequal", text)
     if tests.normality_p is not None and tests.normality_p < _SUSPICIOUS:
@@ -144,7 +144,8 @@ def _of_correlations(result: FitResult) -> Iterator[Notice]:
     close &= np.outer(determined, determined) & ~np.eye(len(names), dtype=bool)
     for group in _groups(close):
         which = "both" if len(group) == 2 else "all"
-        text = f"{joined([names[i] for i in group])} move together{_correlation(result, group)}, though {which} are determined."
+        who = joined([names[i] for i in group])
+        text = f"{who} move together{_correlation(result, group)}, though {which} are determined."
         yield Notice("parameter.correlation", text)
 
 

@@ -31,7 +31,7 @@ from odefit.transcribe.dense import DenseLinear
 Array = npt.NDArray[np.float64]
 
 KINDS = ("independent", "autocorrelated", "robust")
-_SIGNIFICANT = 2.326  # standard deviations: 1 % one-sided
+_SIGNIFICANT = 1.96  # standard deviations: 2.5 % one-sided
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,9 +106,7 @@ class Uncertainty:
     @cached_property
     def autocorrelation(self) -> Autocorrelation | None:
         """Errors of first order, where they can be estimated."""
-        return first_order_errors(
-            self.residuals, self.directions, absolute=self.absolute, prior_rows=self._prior_rows
-        )
+        return first_order_errors(self.residuals, self.directions, absolute=self.absolute, prior_rows=self._prior_rows)
 
     @cached_property
     def kind(self) -> str:
