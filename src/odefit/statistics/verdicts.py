@@ -16,8 +16,8 @@ entries for directions that the rank has lost), restricted to the parameters in 
 singular vectors of K with large singular values: the weak directions.  d of the parameters, the pivots p, can be chosen
 such that V_p is well conditioned; then u_i - C_i u_p with C = V_i V_p^-1 is free of weak directions for
 every other i.  If the exponents C round to simple fractions and the rounded combination is determined, it is
-named: k3/k2^2.  Parameters on linear scales may be fixed as a sum, dtheta_i - c dtheta_p, c = C theta_i/theta_p; where the values do
-not tell a sum from a product, no formula is given.
+named: k3/k2^2.  Parameters on linear scales may be fixed as a sum, dtheta_i - c dtheta_p, c = C theta_i/theta_p;
+where the values do not tell a sum from a product, no formula is given.
 """
 
 from __future__ import annotations
@@ -38,9 +38,12 @@ ZERO = "not distinguishable from zero"
 _DOUBTFUL = (WEAK, ZERO, UNDETERMINED)
 _DECADE = 0.5 * math.log(10.0)  # half widths of intervals
 _THREE_DECADES = 1.5 * math.log(10.0)
-_LOST = 1e6  # half width that stands for a lost direction
+_LOST = 1e4  # half width that stands for a lost direction
+_BETTER = 0.1  # a combination is worth naming if its interval is shorter than its members' by this factor
 _LARGEST_EXPONENT = 4
 _LARGEST_DENOMINATOR = 3
+_TAKES_PART = 0.05  # a smaller exponent of a combination does not count
+_NOTHING = 1e-9  # of the start value
 _SAME = 1e-3  # exponents closer to a fraction than this are that fraction
 
 
@@ -79,7 +82,7 @@ class Verdicts(NamedTuple):
 def verdicts(statistics: ParameterStatistics, unknowns: Unknowns) -> Verdicts:
     """Judge every parameter."""
     words = [_judge(statistics, unknowns, i) for i in range(len(unknowns.names))]
-    doubtful = [i for i, word in enumerate(words) if word in _DOUBTFUL and unknowns.value[i] != 0.0]
+    doubtful = [i for i, word in enumerate(words) if word in _DOUBTFUL]
     combinations = _combinations(statistics, unknowns, doubtful)
     for one in combinations:
         for i in one.members:
@@ -128,9 +131,9 @@ def _combinations(statistics: ParameterStatistics, unknowns: Unknowns, doubtful:
     for row in others:
         exponents = np.linalg.solve(weak[pivots].T, weak[row])
         exact = _row(len(doubtful), row, pivots, -exponents)
-        if np.linalg.norm(spread.T @ exact) > _DECADE:
+        if not _is_fixed(exact, spread):
             continue
-        taking_part = np.array([abs(x) > 0.05 for x in exact])
+        taking_part = np.array([abs(x) > _TAKES_PART for x in exact])
         members = tuple(doubtful[k] for k in np.flatnonzero(taking_part))
         if len(members) > 1:
             found.append(Combination(members, _formula(unknowns, doubtful, exact, spread)))
@@ -139,7 +142,7 @@ def _combinations(statistics: ParameterStatistics, unknowns: Unknowns, doubtful:
 
 def _spread_of_logarithms(statistics: ParameterStatistics, unknowns: Unknowns, doubtful: list[int]) -> Array | None:
     """Return K: half widths of the 95 % intervals of the logarithms of parameters, by direction."""
-    to_logarithm = (unknowns.slope / np.where(unknowns.value != 0.0, unknowns.value, 1.0))[doubtful, None]
+    to_logarithm = (unknowns.slope / _units(unknowns))[doubtful, None]
     lost = to_logarithm * statistics.directions.lost[doubtful]
     norms = np.linalg.norm(lost, axis=0)
     parts = [_LOST * np.linalg.qr(lost[:, norms > 0])[0]] if (norms > 0).any() else []
@@ -147,6 +150,25 @@ def _spread_of_logarithms(statistics: ParameterStatistics, unknowns: Unknowns, d
         parts.append(statistics.quantile * to_logarithm * statistics.spread[doubtful])
     found = np.hstack(parts) if parts else None
     return found if found is not None and found.size and np.isfinite(found).all() else None
+
+
+def _is_zero(unknowns: Unknowns) -> npt.NDArray[np.bool_]:
+    """Tell which linear parameters are zero for all purposes, so that they have no logarithm."""
+    size = np.where(unknowns.start != 0.0, np.abs(unknowns.start), 1.0)
+    linear = np.array([scale == "linear" for scale in unknowns.scales])
+    return linear & (np.abs(unknowns.value) <= _NOTHING * size)
+
+
+def _units(unknowns: Unknowns) -> Array:
+    """Return what changes are relative to: the value, or 1 for a value of 0."""
+    return np.where(_is_zero(unknowns), 1.0, unknowns.value)
+
+
+def _is_fixed(combination: Array, spread: Array) -> bool:
+    """Tell whether a combination is determined, and much better so than each of its members."""
+    half = float(np.linalg.norm(spread.T @ combination))
+    members = np.linalg.norm(spread, axis=1) * np.abs(combination)
+    return half <= _DECADE and half <= _BETTER * float(members[np.abs(combination) > _TAKES_PART].min())
 
 
 def _pivots(weak: Array) -> list[int]:
@@ -174,15 +196,15 @@ def _row(size: int, row: int, pivots: list[int], coefficients: Array) -> Array:
 def _formula(unknowns: Unknowns, doubtful: list[int], exact: Array, spread: Array) -> str:
     """Name the product or the sum that is fixed, or return nothing."""
     names = [unknowns.names[i] for i in doubtful]
-    value = unknowns.value[doubtful]
+    units = _units(unknowns)[doubtful]
     product, error = _rounded(exact)
-    is_product = product is not None and np.linalg.norm(spread.T @ np.array(product, float)) <= _DECADE
+    has_logarithms = not np.any(_is_zero(unknowns)[doubtful] & (exact != 0.0))
+    is_product = product is not None and has_logarithms and _is_fixed(np.array(product, float), spread)
     if all(unknowns.scales[i] == "linear" for k, i in enumerate(doubtful) if exact[k] != 0.0):
         one = int(np.argmax(exact == 1.0))
-        total, error_of_sum = _rounded(exact * value[one] / value)
+        total, error_of_sum = _rounded(exact * units[one] / units)
         if total is not None and min(error_of_sum, _SAME) < max(error, _SAME):
-            relative = np.array(total, float) * value / value[one]
-            is_sum = np.linalg.norm(spread.T @ relative) <= _DECADE
+            is_sum = _is_fixed(np.array(total, float) * units / units[one], spread)
             if is_sum and is_product and max(error_of_sum, error) < _SAME:
                 return ""  # the values do not tell a sum from a product
             if is_sum and (error_of_sum < error or not is_product):

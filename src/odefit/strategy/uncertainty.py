@@ -121,18 +121,21 @@ class Uncertainty:
         return "autocorrelated"
 
     def statistics(self, kind: str | None = None) -> ParameterStatistics:
-        """Return the statistics for errors of this kind (None: what the residuals suggest)."""
+        """Return the statistics for errors of this kind (None: what the residuals suggest).
+
+        Where the residuals show the error of the integration only, the kind makes no difference.
+        """
         wanted = self.kind if kind is None else kind
         if wanted not in KINDS:
             raise ProblemError(f"there is no covariance for '{wanted}' errors{suggestion(wanted, KINDS)}")
-        if wanted == "independent":
+        if wanted == "independent" or not self.independent.resolved:
             return self.independent
         if wanted == "autocorrelated":
             found = self.autocorrelation
             if found is None:
-                return self.independent
+                raise ProblemError("there are too few data in a row to tell how their errors are correlated.")
             return statistics_of(self.directions, found.middle, found.variance, quantile_of(found.dof))
         middle = unequal_variances(self.residuals, self.directions, self._prior_rows)
         if middle is None or self.dof <= 0:
-            return self.independent
+            raise ProblemError("robust standard errors need more data than parameters.")
         return statistics_of(self.directions, middle, math.nan, quantile_of(self.dof))
