@@ -35,12 +35,12 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from odefit.statistics.covariance import Directions
 from odefit.statistics.residuals import Residuals
 
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
+_SHORT = 200  # longer series are better served by Fourier transforms
 _FEWEST = 3  # degrees of freedom for a test
 _ITERATIONS = 60
 _TOLERANCE = 1e-6
@@ -73,12 +73,11 @@ class Autocorrelation(NamedTuple):
     dof: float
 
 
-def lag_test(residuals: Residuals, directions: Directions) -> LagTest | None:
-    """Test for autocorrelation; None if there are too few data or the residuals vanish."""
+def lag_test(residuals: Residuals, q: Array) -> LagTest | None:
+    """Test for autocorrelation, with Q = S W (N, rank); None if there are too few data or the residuals vanish."""
     r, linked = residuals.value, residuals.linked
-    if residuals.jacobian is None or r.size - directions.rank < _FEWEST or not linked.any() or not r.any():
+    if r.size - q.shape[1] < _FEWEST or not linked.any() or not r.any():
         return None
-    q = residuals.jacobian @ directions.root
     lag1 = float(r @ _neighbours(r, linked)) / float(r @ r)
     gram = q.T @ q
     lq = _neighbours(q, linked)
@@ -86,32 +85,34 @@ def lag_test(residuals: Residuals, directions: Directions) -> LagTest | None:
     trace = r.size - 2.0 * np.trace(gram) + np.sum(gram * gram)
     expected = float(-2.0 * np.trace(qlq) + np.sum(gram * qlq)) / trace
     # tr((M K)^2), K = L - expected
-    kq = lq - expected * q
+    lq -= expected * q
     squares = 0.5 * linked.sum() + r.size * expected**2
-    variance = squares - 2.0 * np.sum(kq * kq) + np.sum(np.square(qlq - expected * gram))
+    variance = squares - 2.0 * np.vdot(lq, lq) + np.sum(np.square(qlq - expected * gram))
     if not variance > 0:
         return None
     return LagTest(lag1, expected, (lag1 - expected) * trace / math.sqrt(2.0 * variance))
 
 
 def first_order_errors(
-    residuals: Residuals, directions: Directions, *, absolute: bool, prior_rows: Array | None = None
-) -> Autocorrelation | None:
-    """Estimate rho >= 0 and s^2, and return the middle of the covariance; None where `lag_test` has none."""
-    test = lag_test(residuals, directions)
-    if test is None or residuals.jacobian is None:
-        return None
+    residuals: Residuals, q: Array, lag1: float, *, absolute: bool, prior_image: Array | None = None
+) -> Autocorrelation:
+    """Estimate rho >= 0 and s^2, and return the middle of the covariance.
+
+    Parameters
+    ----------
+    q, lag1
+        Q = S W (N, rank), and the plain quotient.
+    prior_image
+        P W, the rows of priors.
+    """
     r, linked = residuals.value, residuals.linked
-    q = residuals.jacobian @ directions.root
-    rho = _solve(q, linked, test.lag1, 1.0 - 1.0 / r.size)
-    cq = correlated(q, linked, rho)
-    trace, _ = _traces(q, cq, linked, rho)
-    variance = 1.0 if absolute else float(r @ r) / trace
-    middle = variance * (q.T @ cq)
-    if prior_rows is not None and prior_rows.size:
-        image = prior_rows @ directions.root
-        middle += image.T @ image
-    left = r.size - directions.rank
+    traces = _Traces(q, residuals)
+    rho = _solve(traces, lag1, 1.0 - 1.0 / r.size)
+    variance = 1.0 if absolute else float(r @ r) / traces.at(rho)[0]
+    middle = variance * (q.T @ correlated(q, linked, rho))
+    if prior_image is not None:
+        middle += prior_image.T @ prior_image
+    left = r.size - q.shape[1]
     dof = left * (1.0 - rho**2) / 2.0 if absolute else left * (1.0 - rho) / (3.0 + rho)
     return Autocorrelation(rho, variance, middle, max(dof, 2.0))
 
@@ -141,19 +142,58 @@ def _neighbours(x: Array, linked: Flags) -> Array:
     return out
 
 
-def _traces(q: Array, cq: Array, linked: Flags, rho: float) -> tuple[float, float]:
-    """Return tr(M C M) and tr(M C M L)."""
-    gram, qcq, lq = q.T @ q, q.T @ cq, _neighbours(q, linked)
-    plain = q.shape[0] - 2.0 * np.trace(qcq) + np.sum(gram * qcq)
-    lagged = rho * linked.sum() - 2.0 * np.sum(cq * lq) + np.sum((q.T @ lq) * qcq)
-    return float(plain), float(lagged)
+class _Traces:
+    """tr(M C M) and tr(M C M L) as functions of rho.
+
+    Both are linear in C: N + tr(F'C Q) and rho n + tr(G'C Q) with F = Q Q'Q - 2 Q, G = Q Q'L Q - 2 L Q, n being the
+    number of pairs of neighbours.  So they are polynomials in rho, whose coefficients are sums of products of rows k
+    apart.
+    """
+
+    def __init__(self, q: Array, residuals: Residuals) -> None:
+        lq = _neighbours(q, residuals.linked)
+        self._plain = _lagged_products(q, q @ (q.T @ q) - 2.0 * q, residuals)
+        self._lagged = _lagged_products(q, q @ (q.T @ lq) - 2.0 * lq, residuals)
+        self._plain[0] += q.shape[0]
+        self._lagged[1] += residuals.linked.sum()
+
+    def at(self, rho: float) -> tuple[float, float]:
+        """Return both traces."""
+        powers = rho ** np.arange(self._plain.size)
+        return float(powers @ self._plain), float(powers @ self._lagged)
 
 
-def _solve(q: Array, linked: Flags, quotient: float, most: float) -> float:
+def _lagged_products(x: Array, y: Array, residuals: Residuals) -> Array:
+    """Return the coefficients of tr(y'C x) by powers of rho: sums of products of rows that are k apart."""
+    lengths = np.diff(residuals.first)
+    out = np.zeros(int(lengths.max()))
+    for start, m in zip(residuals.first[:-1].tolist(), lengths.tolist(), strict=True):
+        left, right = x[start : start + m], y[start : start + m]
+        out[:m] += _sums_of_diagonals(left @ right.T) if m <= _SHORT else _products_by_fourier(left, right)
+    return out
+
+
+def _sums_of_diagonals(products: Array) -> Array:
+    place = np.arange(products.shape[0])
+    found = np.bincount(np.abs(place[:, None] - place).ravel(), products.ravel())
+    return found.astype(np.float64)
+
+
+def _products_by_fourier(x: Array, y: Array) -> Array:
+    m = x.shape[0]
+    size = 1 << (2 * m - 1).bit_length()  # room for both signs of k
+    left, right = (np.fft.rfft(part.T, size) for part in (x, y))
+    products = np.fft.irfft(np.einsum("ij,ij->j", left.conj(), right), size)
+    out = products[:m].copy()
+    out[1:] += products[: size - m : -1]
+    return out
+
+
+def _solve(traces: _Traces, quotient: float, most: float) -> float:
     """Solve g(rho) = quotient on [0, most] by bracketing (Illinois); the nearer end if there is no solution."""
 
     def excess(rho: float) -> float:
-        plain, lagged = _traces(q, correlated(q, linked, rho), linked, rho)
+        plain, lagged = traces.at(rho)
         return lagged / plain - quotient
 
     low, high = 0.0, most
@@ -170,6 +210,6 @@ def _solve(q: Array, linked: Flags, quotient: float, most: float) -> float:
             low, at_low, at_high = middle, value, 0.5 * at_high
         else:
             high, at_high, at_low = middle, value, 0.5 * at_low
-        if high - low < _TOLERANCE or abs(value) < _TOLERANCE:
+        if high - low < _TOLERANCE * (1.0 - high):
             break
     return middle

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -97,7 +98,7 @@ class ParameterStatistics:
     spread: Array
     resolved: bool
 
-    @property
+    @cached_property
     def correlation(self) -> Array:
         """Correlation of the estimates (n, n); NaN for parameters that have no standard error."""
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -140,12 +141,11 @@ def find_directions(factor: Array, active: Flags, equality_rows: Array | None = 
     )
 
 
-def independent_errors(directions: Directions, variance: float, prior_rows: Array | None = None) -> Array:
-    """Return the middle of the covariance for independent errors of one variance, (rank, rank)."""
-    middle = variance * np.eye(directions.rank)
-    if prior_rows is not None and prior_rows.size:
-        image = prior_rows @ directions.root
-        middle += (1.0 - variance) * (image.T @ image)
+def independent_errors(rank: int, variance: float, prior_image: Array | None = None) -> Array:
+    """Return the middle of the covariance for independent errors of one variance, from the rows P W of priors."""
+    middle = variance * np.eye(rank)
+    if prior_image is not None:
+        middle += (1.0 - variance) * (prior_image.T @ prior_image)
     return middle
 
 
@@ -163,9 +163,7 @@ def statistics_of(
     directions: Directions, middle: Array, variance: float, quantile: float, *, resolved: bool = True
 ) -> ParameterStatistics:
     """Put the covariance ``root middle root'`` and what follows from it together."""
-    # a square root of the middle that exists for semidefinite ones too
-    values, vectors = np.linalg.eigh(middle) if np.isfinite(middle).all() else (np.diag(middle), np.eye(len(middle)))
-    spread = (directions.root @ vectors) * np.sqrt(np.maximum(values, 0.0))
+    spread = directions.root @ _square_root(middle)
     covariance = spread @ spread.T
     covariance[directions.active, :] = 0.0
     covariance[:, directions.active] = 0.0
@@ -216,7 +214,8 @@ def linearised_statistics(
     directions = find_directions(factor, active, equality_rows)
     dof = n_data - directions.rank
     variance, resolved = residual_variance(sum_of_squares, dof, absolute=absolute, resolution=resolution)
-    middle = independent_errors(directions, variance, prior_rows)
+    image = None if prior_rows is None else prior_rows @ directions.root
+    middle = independent_errors(directions.rank, variance, image)
     return statistics_of(directions, middle, variance, quantile_of(dof, absolute=absolute), resolved=resolved)
 
 
@@ -227,6 +226,17 @@ def quantile_of(dof: float, *, absolute: bool = False) -> float:
     if absolute:
         return float(ndtri(0.975))
     return float(stdtrit(dof, 0.975)) if dof > 0 else math.nan
+
+
+def _square_root(middle: Array) -> Array:
+    """Return X with X X' = middle, which may be semidefinite or, without a variance, NaN."""
+    if not np.isfinite(middle).all():
+        return np.full_like(middle, np.nan)
+    try:
+        return np.asarray(np.linalg.cholesky(middle), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(middle)
+        return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 def _spread_out(rows: Array, places: npt.NDArray[np.intp], n: int) -> Array:

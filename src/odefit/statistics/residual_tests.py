@@ -120,26 +120,19 @@ def equal_variance(residuals: Residuals) -> float | None:
     spread = float(np.sum(np.square(squares - squares.mean()))) if squares.size else 0.0
     if squares.size < _FEWEST_FOR_VARIANCES or spread == 0.0:
         return None
-    columns = _explanations(residuals)
-    left, w, _ = np.linalg.svd(columns, full_matrices=False)
-    left = left[:, w > 1e-10 * w[0]]
-    dof = left.shape[1] - 1  # one column is the mean
-    if dof < 1:
-        return None
-    explained = float(np.sum(np.square(left.T @ squares))) - squares.size * squares.mean() ** 2
-    return float(chdtrc(dof, max(squares.size * explained / spread, 0.0)))
-
-
-def _explanations(residuals: Residuals) -> Array:
-    """Return a constant, the model value within its observable, and the observables."""
     kinds, place, counts = np.unique(residuals.observable, return_inverse=True, return_counts=True)
-    means = np.bincount(place, residuals.model) / counts
-    centred = residuals.model - means[place]
+    centred = residuals.model - (np.bincount(place, residuals.model) / counts)[place]
     sizes = np.sqrt(np.bincount(place, centred**2) / counts)
-    columns = [np.ones(place.size), centred / np.where(sizes > 0, sizes, 1.0)[place]]
-    if counts.min() >= _PER_OBSERVABLE:
-        columns += [(place == kind).astype(float) for kind in range(1, kinds.size)]
-    return np.stack(columns, axis=1)
+    model = centred / np.where(sizes > 0, sizes, 1.0)[place]
+    explained, dof = 0.0, 0
+    if model.any():
+        explained, dof = float(model @ squares) ** 2 / float(model @ model), 1
+    # the model values are centred within each observable, and therefore orthogonal to their means
+    if kinds.size > 1 and counts.min() >= _PER_OBSERVABLE:
+        means = np.bincount(place, squares) / counts
+        explained += float(counts @ np.square(means - squares.mean()))
+        dof += kinds.size - 1
+    return float(chdtrc(dof, squares.size * explained / spread)) if dof else None
 
 
 def _two_sided(z: float) -> float:

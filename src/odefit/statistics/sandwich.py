@@ -9,22 +9,17 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from odefit.statistics.covariance import Directions
 from odefit.statistics.residuals import Residuals
 
 Array = npt.NDArray[np.float64]
 
 
-def unequal_variances(residuals: Residuals, directions: Directions, prior_rows: Array | None = None) -> Array | None:
-    """Return the middle of the covariance, (rank, rank); None if there is no linearisation."""
-    if residuals.jacobian is None:
-        return None
-    q = residuals.jacobian @ directions.root
+def unequal_variances(residuals: Residuals, q: Array, prior_image: Array | None = None) -> Array:
+    """Return the middle of the covariance, (rank, rank), from Q = S W and the rows P W of priors."""
     # a datum that the model meets whatever its value is has leverage 1 and residual 0
     left = np.maximum(1.0 - np.sum(q * q, axis=1), 1e-8)
     rows = q * (residuals.value / left)[:, None]
     middle = rows.T @ rows
-    if prior_rows is not None and prior_rows.size:
-        image = prior_rows @ directions.root
-        middle += image.T @ image
+    if prior_image is not None:
+        middle += prior_image.T @ prior_image
     return middle

@@ -42,7 +42,7 @@ _LOST = 1e4  # half width that stands for a lost direction
 _BETTER = 0.1  # a combination is worth naming if its interval is shorter than its members' by this factor
 _LARGEST_EXPONENT = 4
 _LARGEST_DENOMINATOR = 3
-_TAKES_PART = 0.05  # a smaller exponent of a combination does not count
+_TAKES_PART = 0.05  # a smaller share in the uncertainty of a combination does not count
 _NOTHING = 1e-9  # of the start value
 _SAME = 1e-3  # exponents closer to a fraction than this are that fraction
 
@@ -133,8 +133,7 @@ def _combinations(statistics: ParameterStatistics, unknowns: Unknowns, doubtful:
         exact = _row(len(doubtful), row, pivots, -exponents)
         if not _is_fixed(exact, spread):
             continue
-        taking_part = np.array([abs(x) > _TAKES_PART for x in exact])
-        members = tuple(doubtful[k] for k in np.flatnonzero(taking_part))
+        members = tuple(doubtful[k] for k in np.flatnonzero(_taking_part(exact, spread)))
         if len(members) > 1:
             found.append(Combination(members, _formula(unknowns, doubtful, exact, spread)))
     return tuple(found)
@@ -167,8 +166,14 @@ def _units(unknowns: Unknowns) -> Array:
 def _is_fixed(combination: Array, spread: Array) -> bool:
     """Tell whether a combination is determined, and much better so than each of its members."""
     half = float(np.linalg.norm(spread.T @ combination))
+    members = (np.linalg.norm(spread, axis=1) * np.abs(combination))[_taking_part(combination, spread)]
+    return half <= _DECADE and half <= _BETTER * float(members.min())
+
+
+def _taking_part(combination: Array, spread: Array) -> npt.NDArray[np.bool_]:
+    """Tell whose uncertainty matters in a combination; this does not depend on units."""
     members = np.linalg.norm(spread, axis=1) * np.abs(combination)
-    return half <= _DECADE and half <= _BETTER * float(members[np.abs(combination) > _TAKES_PART].min())
+    return members > _TAKES_PART * members.max()
 
 
 def _pivots(weak: Array) -> list[int]:

@@ -75,12 +75,22 @@ class Uncertainty:
         """Random data less determined directions."""
         return self.residuals.value.size - self.directions.rank
 
-    @property
-    def _prior_rows(self) -> Array | None:
+    @cached_property
+    def _image(self) -> Array:
+        """Q = S W: the directions, as the data see them."""
+        jacobian = self.residuals.jacobian
+        if jacobian is None:
+            raise ValueError("a solution without a linearisation has no statistics")
+        return jacobian @ self.directions.root
+
+    @cached_property
+    def _prior_image(self) -> Array | None:
         linear = self.solution.evaluation.linear
         if self.objective.n_residuals == self.objective.n_data:
             return None
-        return linear.jacobian[self.objective.n_data :] if isinstance(linear, DenseLinear | BorderedLinear) else None
+        if not isinstance(linear, DenseLinear | BorderedLinear):
+            return None
+        return linear.jacobian[self.objective.n_data :] @ self.directions.root
 
     @cached_property
     def independent(self) -> ParameterStatistics:
@@ -89,14 +99,14 @@ class Uncertainty:
         variance, resolved = residual_variance(
             float(r @ r), self.dof, absolute=self.absolute, resolution=self.resolution
         )
-        middle = independent_errors(self.directions, variance, self._prior_rows)
+        middle = independent_errors(self.directions.rank, variance, self._prior_image)
         quantile = quantile_of(self.dof, absolute=self.absolute)
         return statistics_of(self.directions, middle, variance, quantile, resolved=resolved)
 
     @cached_property
     def lag_test(self) -> LagTest | None:
         """How much a residual resembles the next one."""
-        return lag_test(self.residuals, self.directions)
+        return lag_test(self.residuals, self._image)
 
     @cached_property
     def tests(self) -> ResidualTests:
@@ -106,7 +116,11 @@ class Uncertainty:
     @cached_property
     def autocorrelation(self) -> Autocorrelation | None:
         """Errors of first order, where they can be estimated."""
-        return first_order_errors(self.residuals, self.directions, absolute=self.absolute, prior_rows=self._prior_rows)
+        if self.lag_test is None:
+            return None
+        return first_order_errors(
+            self.residuals, self._image, self.lag_test.lag1, absolute=self.absolute, prior_image=self._prior_image
+        )
 
     @cached_property
     def kind(self) -> str:
@@ -130,12 +144,18 @@ class Uncertainty:
             raise ProblemError(f"there is no covariance for '{wanted}' errors{suggestion(wanted, KINDS)}")
         if wanted == "independent" or not self.independent.resolved:
             return self.independent
-        if wanted == "autocorrelated":
-            found = self.autocorrelation
-            if found is None:
-                raise ProblemError("there are too few data in a row to tell how their errors are correlated.")
-            return statistics_of(self.directions, found.middle, found.variance, quantile_of(found.dof))
-        middle = unequal_variances(self.residuals, self.directions, self._prior_rows)
-        if middle is None or self.dof <= 0:
+        return self._autocorrelated if wanted == "autocorrelated" else self._robust
+
+    @cached_property
+    def _autocorrelated(self) -> ParameterStatistics:
+        found = self.autocorrelation
+        if found is None:
+            raise ProblemError("there are too few data in a row to tell how their errors are correlated.")
+        return statistics_of(self.directions, found.middle, found.variance, quantile_of(found.dof))
+
+    @cached_property
+    def _robust(self) -> ParameterStatistics:
+        if self.dof <= 0:
             raise ProblemError("robust standard errors need more data than parameters.")
+        middle = unequal_variances(self.residuals, self._image, self._prior_image)
         return statistics_of(self.directions, middle, math.nan, quantile_of(self.dof))
