@@ -1,6 +1,6 @@
 """What the statistics of a fit with a hundred parameters cost beside one Gauss-Newton iteration.
 
-    python -m benchmarks.statistics
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.statistics
 
 A reversible chain of 51 substances, A0 <-> A1 <-> ... <-> A50, all measured 40 times: 100 rate constants, 2040 data.
 Statistics are everything that the report needs: directions, covariance, residual tests, verdicts, warnings; also for
