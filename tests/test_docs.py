@@ -32,7 +32,9 @@ def blocks(file: str, language: str) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize(("file", "name"), [("README.md", "barnes"), ("docs/usage.md", "arrhenius")])
+@pytest.mark.parametrize(
+    ("file", "name"), [("README.md", "barnes"), ("docs/usage.md", "arrhenius"), ("docs/statistics.md", "pyridine")]
+)
 def test_shown_results_are_real(file, name):
     problem = of.load(path_of(name))
     [shown] = [block for block in blocks(file, "") if block.startswith(problem.title)]
@@ -58,7 +60,7 @@ def test_shown_problem_files_are_those_of_the_gallery(file, name):
     assert mine == theirs
 
 
-@pytest.mark.parametrize("file", ["README.md", "docs/usage.md"])
+@pytest.mark.parametrize("file", ["README.md", "docs/usage.md", "docs/statistics.md"])
 def test_shown_python_runs(file, monkeypatch):
     monkeypatch.chdir(path_of("barnes").parent)
     for block in blocks(file, "python"):

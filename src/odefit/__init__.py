@@ -44,11 +44,12 @@ from odefit.model.functions_for_tracing import (
     where,
 )
 from odefit.problem import Experiment, Measurements, Parameter, Period, Problem, Settings
-from odefit.strategy import FitResult, with_synthetic_data
+from odefit.strategy import Comparison, FitResult, compare, with_synthetic_data
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "Comparison",
     "CompileError",
     "Experiment",
     "FitError",
@@ -72,6 +73,7 @@ __all__ = [
     "atan",
     "atan2",
     "ceil",
+    "compare",
     "cos",
     "cosh",
     "erf",

@@ -136,7 +136,7 @@ def test_fewer_data_than_parameters():
     result = of.fit(problem_of("x' = -k*x + c\nx(0) = a", [("k", 1.0), ("c", 1.0), ("a", 1.0)], [1.0, 2.0], [0.5, 0.4]))
     notice = next(n for n in result.warnings if n.code == "data.few")
     assert notice.text == "There are only 2 data for 3 free parameters."
-    assert sum(n.code == "parameter.undetermined" for n in result.warnings) == 3
+    assert not [row for row in result.parameters.values() if row.verdict == "determined"]
     check_consistent(result)
 
 
@@ -304,7 +304,9 @@ def test_summary_shows_everything_once():
     assert lines[0] == "Barnes' problem (a): Lotka-Volterra kinetics, three rate constants"
     assert lines[1].startswith("converged: ")
     assert max(map(len, lines)) <= 100
-    assert lines[-2:] == ["Warnings", "  - 'k2' is at its bound 1.5."]
+    warnings = lines[lines.index("Warnings") + 1 :]
+    assert warnings[0].startswith("  - The residuals are autocorrelated")
+    assert warnings[-1] == "  - 'k2' is at its bound 1.5."
     for name in ("k1", "k2", "k3"):
         assert sum(line.startswith(f"{name} ") for line in lines) == 1
 

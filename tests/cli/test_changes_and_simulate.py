@@ -164,8 +164,29 @@ def test_relative_noise_and_no_noise():
         of.with_synthetic_data(problem, -1.0)
 
 
-@pytest.mark.parametrize("name", ["fit", "simulate", "check", "demo", "new"])
+@pytest.mark.parametrize("name", ["fit", "simulate", "check", "compare", "demo", "new"])
 def test_help_has_an_example(command, name):
     code, out, _ = command(name, "--help")
     assert code == 0
     assert "Example" in out
+
+
+def test_compare_models_of_the_same_data(command, fresh):
+    text = (fresh / "growth.toml").read_text()
+    (fresh / "stable.toml").write_text(
+        text.replace("kd = { start = 0.1, lower = 0 }", "kd = { start = 0, fixed = true }")
+    )
+    code, out, _ = command("compare", "growth.toml", "stable.toml")
+    assert code == 0
+    assert out.splitlines()[2].startswith("growth")
+    assert "stable against growth" in out
+    found = json.loads(command("compare", "growth.toml", "stable.toml", "--json")[1])
+    assert found["tests"][0]["p"] < 1e-6
+
+
+def test_compare_refuses_other_data(command, fresh):
+    code, _, err = command("compare", "growth.toml", path_of("barnes"))
+    assert code == 2
+    assert "were fitted to different data" in err
+    code, _, err = command("compare", "growth.toml")
+    assert (code, err) == (2, "odefit: compare needs two problem files or more.\n")

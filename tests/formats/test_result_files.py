@@ -17,7 +17,8 @@ from odefit.gallery import path_of
 
 KEYS = [
     "schema", "status", "message", "objective", "iterations", "evaluations", "parameters", "derived", "loglik", "chi2",
-    "n_data", "dof", "method", "solver", "attempts", "validation", "warnings", "versions",
+    "n_data", "dof", "aic", "aicc", "bic", "r2", "errors", "correlation", "tests",
+    "method", "solver", "attempts", "validation", "warnings", "versions",
 ]  # fmt: skip
 
 
@@ -84,12 +85,12 @@ def test_numbers_are_exact():
 @pytest.mark.parametrize(
     ("name", "status", "codes"),
     [
-        ("converged", "converged", []),
-        ("at a bound", "converged", ["parameter.bound"]),
-        ("undetermined", "converged", ["parameter.undetermined"] * 2),
+        ("converged", "converged", ["residuals.autocorrelated"]),
+        ("at a bound", "converged", ["residuals.autocorrelated", "parameter.bound"]),
+        ("undetermined", "converged", ["residuals.autocorrelated", "parameter.combination"]),
         ("failed", "failed", ["convergence.failed"]),
         ("no influence", "no-influence", ["convergence.no-influence", "parameter.undetermined"]),
-        ("too few data", "converged", ["data.few", "parameter.undetermined", "parameter.undetermined"]),
+        ("too few data", "converged", ["data.few", "parameter.combination"]),
     ],
 )
 def test_warnings(name, status, codes):

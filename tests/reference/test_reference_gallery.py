@@ -25,7 +25,7 @@ def test_default_fit_finds_the_minimum(name):
     result = of.fit(load(name))
     expected = MINIMA[name]
     assert result.status == "converged"
-    assert result.warnings == ()
+    assert not [notice for notice in result.warnings if notice.code.startswith(("convergence", "solver"))]
     assert result.objective == pytest.approx(expected["objective"], rel=0, abs=expected["objective_tolerance"])
     found = {name: result.estimates[name] for name in expected["parameters"]}
     assert found == pytest.approx(expected["parameters"], rel=expected["tolerance"])

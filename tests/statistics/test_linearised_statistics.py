@@ -122,12 +122,12 @@ def test_fixed_parameter_has_no_uncertainty():
 
 def test_only_the_sum_is_determined():
     model = of.Model.from_text("y = (a + b)*t + c")
-    parameters = tuple(of.Parameter(name, 1.0) for name in "abc")
+    parameters = (of.Parameter("a", 1.0), of.Parameter("b", 0.4), of.Parameter("c", 1.0))
     result = of.fit(of.Problem(model, parameters, of.Measurements.from_columns(T, {"y": Y})))
     assert result.status == "converged"
     assert result.estimates["a"] + result.estimates["b"] == pytest.approx(linregress(T, Y).slope, rel=1e-6)
     for name in "ab":
-        assert result.parameters[name].verdict == "not determined by these data"
+        assert result.parameters[name].verdict == "only in the combination a + b"
         assert result.parameters[name].standard_error is None
         assert result.parameters[name].interval is None
     assert result.parameters["c"].standard_error == pytest.approx(linregress(T, Y).intercept_stderr, rel=1e-6)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from odefit.cli.check import check
+from odefit.cli.compare import compare
 from odefit.cli.demo import demo
 from odefit.cli.fit import fit
 from odefit.cli.new import new
@@ -20,6 +21,7 @@ app.command()(fit)
 app.command()(check)
 app.command()(demo)
 app.command()(simulate)
+app.command()(compare)
 app.command()(new)
 
 

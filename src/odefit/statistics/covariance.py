@@ -4,8 +4,10 @@ At the solution the residual is r + S d + ..., S = Q R.  With independent errors
 estimates have covariance s^2 H^-1, H = R'R, on the solver's scale; s^2 is 1 where standard deviations
 are given, and ||r||^2/(N - rank) otherwise.
 
-* Priors add rows P to S whose residuals have variance 1 whatever s^2 is: the covariance is
-  H^-1 (s^2 (H - P'P) + P'P) H^-1 = s^2 H^-1 + (1 - s^2) H^-1 P'P H^-1.
+* Priors add rows P to S whose residuals have variance 1 whatever s^2 is.  With H^-1 = W W' the covariance is
+  W (s^2 W'(H - P'P)W + W'P'P W) W' = W (s^2 I + (1 - s^2) (PW)'(PW)) W'.
+* Errors that are not independent, or not of one variance, change what stands between W and W': the *middle*
+  (`autocorrelation.py`, `sandwich.py`).
 * Rows E that must hold exactly (infinite weights) confine d to their null space, d = Z e: H^-1 becomes
   Z (Z'H Z)^-1 Z'.  They are no data; a row whose finite weight is so large that it is as good as exact is one
   datum, and takes one direction.
@@ -13,17 +15,22 @@ are given, and ||r||^2/(N - rank) otherwise.
   are conditional on it.
 * With the columns of R scaled to norm 1 and R = U diag(w) V', directions of negligible w are not determined
   by the data, and neither are parameters that take part in them.
+* Residuals smaller than what the integration resolves say nothing of the noise: s^2 is not taken smaller than
+  `resolution`^2 = (rtol ||data||)^2.  Errors of an integration are not independent, and an error of norm e in the
+  data moves parameter i by at most e sqrt(H^-1_ii): therefore the whole square, not its share of one datum.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 _UNDETERMINED = 1e-8  # singular values of the scaled factor below this fraction of the largest
 _DEPENDENT = 1e-10  # singular values of exact rows below this fraction of the largest
@@ -32,6 +39,34 @@ _TAKES_PART = 0.05  # a component of an undetermined direction that counts
 DETERMINED = "determined"
 AT_BOUND = "at its bound"
 UNDETERMINED = "not determined by these data"
+
+
+@dataclass(frozen=True, eq=False)
+class Directions:
+    """What the data determine in first order, and what they do not.
+
+    Attributes
+    ----------
+    root
+        (n, rank), the inverse of H on the determined directions is ``root root'``.
+    lost
+        (n, d), a basis of the directions that are not determined.
+    active, lost_parameters
+        Parameters at a bound; parameters that take part in `lost`.
+    met
+        Number of directions that exact rows fix.
+    """
+
+    root: Array
+    lost: Array
+    active: Flags
+    lost_parameters: Flags
+    met: int = 0
+
+    @property
+    def rank(self) -> int:
+        """Number of determined directions."""
+        return self.root.shape[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,13 +82,16 @@ class ParameterStatistics:
     quantile
         Half width of a 95 % interval in standard errors.
     verdict
-        A word per parameter.
+        A word per parameter from the rank alone; `verdicts.py` goes on from there.
     variance
         The residual variance s^2 used.
-    rank
-        Number of directions that the data determine; those that exact rows fix are not among them.
-    dof
-        Data less directions that they, and not exact rows, determine.
+    rank, dof
+        Number of directions that the data determine (those that exact rows fix are not among them), and of data
+        less these.
+    directions, spread
+        The directions, and (n, rank) with covariance ``spread spread'`` before parameters are taken out.
+    resolved
+        False where s^2 is that of the integration error, the residuals being smaller.
     """
 
     covariance: Array
@@ -62,21 +100,23 @@ class ParameterStatistics:
     verdict: tuple[str, ...]
     variance: float
     rank: int
-    dof: int
+    dof: float
+    directions: Directions
+    spread: Array
+    resolved: bool
+
+    @cached_property
+    def correlation(self) -> Array:
+        """Correlation of the estimates (n, n); NaN for parameters that have no standard error."""
+        with np.errstate(invalid="ignore", divide="ignore"):
+            found = self.covariance / np.outer(self.standard_error, self.standard_error)
+        known = np.flatnonzero(np.isfinite(np.diag(found)))
+        found[known, known] = 1.0
+        return np.clip(found, -1.0, 1.0)
 
 
-def linearised_statistics(
-    factor: Array,
-    active: npt.NDArray[np.bool_],
-    sum_of_squares: float,
-    n_data: int,
-    *,
-    absolute: bool,
-    prior_rows: Array | None = None,
-    equality_rows: Array | None = None,
-    n_exact: int | None = None,
-) -> ParameterStatistics:
-    """Compute the statistics.
+def find_directions(factor: Array, active: Flags, equality_rows: Array | None = None) -> Directions:
+    """Split the space of the parameters into what the rows of `factor` determine and what they do not.
 
     Parameters
     ----------
@@ -84,16 +124,8 @@ def linearised_statistics(
         A factor R of the Jacobian with the rows of the priors, R'R = H; (any number of rows, n).
     active
         Parameters held at a bound.
-    sum_of_squares
-        ||r||^2 of the data.
-    absolute
-        Standard deviations were given: do not rescale.
-    prior_rows
-        Rows P of the Jacobian that belong to priors, (k, n).
     equality_rows
         Rows E that hold exactly, (k, n).
-    n_exact
-        How many of them, the first ones, are not among the data; all by default.
     """
     n = factor.shape[1]
     free = np.flatnonzero(~active)
@@ -102,39 +134,136 @@ def linearised_statistics(
     sizes = np.where(norms > 0, norms, np.linalg.norm(exact, axis=0))
     safe = np.where(sizes > 0, sizes, 1.0)
     basis = _null_space(exact / safe)
-    _, w, vt = np.linalg.svd(factor[:, free] / safe @ basis, full_matrices=False)
+    confined = (factor[:, free] / safe) @ basis
+    _, w, vt = np.linalg.svd(confined, full_matrices=confined.shape[0] < confined.shape[1])
+    w = np.append(w, np.zeros(vt.shape[0] - w.size))
     good = w > _UNDETERMINED * (w[0] if w.size else 1.0)
-    rank = int(good.sum())
-    # columns of `root` span the determined directions: H^-1 = root root'
-    root = basis @ (vt[good].T / w[good]) / safe[:, None]
-    lost_directions = basis @ vt[~good].T
-    met = free.size - basis.shape[1]
-    dof = n_data - rank - (met - _rank(exact[:n_exact] / safe))
-    variance = 1.0 if absolute else (sum_of_squares / dof if dof > 0 else math.nan)
-    covariance = np.zeros((n, n))
-    block = variance * (root @ root.T)
-    if prior_rows is not None and prior_rows.size:
-        spread = root @ (root.T @ prior_rows[:, free].T)
-        block += (1.0 - variance) * (spread @ spread.T)
-    covariance[np.ix_(free, free)] = block
-    verdict = [AT_BOUND if is_active else DETERMINED for is_active in active]
-    for position, column in enumerate(free):
-        silent = norms[position] == 0 and np.any(np.abs(basis[position]) > 1e-12)
-        if silent or np.any(np.abs(lost_directions[position]) > _TAKES_PART):
-            verdict[column] = UNDETERMINED
-    lost = np.array([word == UNDETERMINED for word in verdict], dtype=bool)
+    lost = basis @ vt[~good].T
+    fixed = ~np.any(np.abs(basis) > 1e-12, axis=1) if equality_rows is not None else np.zeros(free.size, dtype=bool)
+    parameters = np.zeros(n, dtype=bool)
+    parameters[free] = ((norms == 0) & ~fixed) | np.any(np.abs(lost) > _TAKES_PART, axis=1)
+    return Directions(
+        root=_spread_out((basis @ (vt[good].T / w[good])) / safe[:, None], free, n),
+        lost=_spread_out(lost / safe[:, None], free, n),
+        active=active,
+        lost_parameters=parameters,
+        met=free.size - basis.shape[1],
+    )
+
+
+def independent_errors(rank: int, variance: float, prior_image: Array | None = None) -> Array:
+    """Return the middle of the covariance for independent errors of one variance, from the rows P W of priors."""
+    middle = variance * np.eye(rank)
+    if prior_image is not None:
+        middle += (1.0 - variance) * (prior_image.T @ prior_image)
+    return middle
+
+
+def residual_variance(
+    sum_of_squares: float, dof: float, *, absolute: bool, resolution: float = 0.0
+) -> tuple[float, bool]:
+    """Return s^2, and whether it is larger than what the integration resolves."""
+    found = 1.0 if absolute else (sum_of_squares / dof if dof > 0 else math.nan)
+    if found < resolution**2:
+        return resolution**2, False
+    return found, True
+
+
+def statistics_of(
+    directions: Directions,
+    middle: Array,
+    variance: float,
+    dof: float,
+    *,
+    absolute: bool = False,
+    resolved: bool = True,
+) -> ParameterStatistics:
+    """Put the covariance ``root middle root'`` and what follows from it together."""
+    spread = directions.root @ _square_root(middle)
+    covariance = spread @ spread.T
+    covariance[directions.active, :] = 0.0
+    covariance[:, directions.active] = 0.0
+    lost = directions.lost_parameters
     covariance[lost, :] = np.nan
     covariance[:, lost] = np.nan
     errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    words = np.where(directions.active, AT_BOUND, np.where(lost, UNDETERMINED, DETERMINED))
     return ParameterStatistics(
         covariance=covariance,
-        standard_error=np.where(active | lost, np.nan, errors),
-        quantile=_quantile(dof, absolute),
-        verdict=tuple(verdict),
+        standard_error=np.where(directions.active | lost, np.nan, errors),
+        quantile=quantile_of(dof, absolute=absolute),
+        verdict=tuple(words.tolist()),
         variance=variance,
-        rank=rank,
+        rank=directions.rank,
         dof=dof,
+        directions=directions,
+        spread=spread,
+        resolved=resolved,
     )
+
+
+def linearised_statistics(
+    factor: Array,
+    active: Flags,
+    sum_of_squares: float,
+    n_data: int,
+    *,
+    absolute: bool,
+    prior_rows: Array | None = None,
+    equality_rows: Array | None = None,
+    n_exact: int | None = None,
+    resolution: float = 0.0,
+) -> ParameterStatistics:
+    """Compute the statistics for independent errors of one variance.
+
+    Parameters
+    ----------
+    factor, active, equality_rows
+        See `find_directions`.
+    sum_of_squares
+        ||r||^2 of the data.
+    absolute
+        Standard deviations were given: do not rescale.
+    prior_rows
+        Rows P of the Jacobian that belong to priors, (k, n).
+    n_exact
+        How many of the equality rows, the first ones, are not among the data; all by default.
+    resolution
+        Norm of the residuals that the integration cannot resolve.
+    """
+    directions = find_directions(factor, active, equality_rows)
+    foreign = 0 if equality_rows is None else _rank(equality_rows[:n_exact][:, ~active])
+    dof = n_data - directions.rank - (directions.met - foreign)
+    variance, resolved = residual_variance(sum_of_squares, dof, absolute=absolute, resolution=resolution)
+    image = None if prior_rows is None else prior_rows @ directions.root
+    middle = independent_errors(directions.rank, variance, image)
+    return statistics_of(directions, middle, variance, dof, absolute=absolute, resolved=resolved)
+
+
+def quantile_of(dof: float, *, absolute: bool = False) -> float:
+    """Return the 97.5 % quantile of Student's distribution, of the normal one if the variance is known."""
+    from scipy.special import ndtri, stdtrit  # slow to import, and needed only here
+
+    if absolute:
+        return float(ndtri(0.975))
+    return float(stdtrit(dof, 0.975)) if dof > 0 else math.nan
+
+
+def _square_root(middle: Array) -> Array:
+    """Return X with X X' = middle, which may be semidefinite or, without a variance, NaN."""
+    if not np.isfinite(middle).all():
+        return np.full_like(middle, np.nan)
+    try:
+        return np.asarray(np.linalg.cholesky(middle), dtype=np.float64)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(middle)
+        return vectors * np.sqrt(np.maximum(values, 0.0))
+
+
+def _spread_out(rows: Array, places: npt.NDArray[np.intp], n: int) -> Array:
+    out = np.zeros((n, rows.shape[1]))
+    out[places] = rows
+    return out
 
 
 def _singular(rows: Array) -> tuple[int, Array]:
@@ -154,11 +283,3 @@ def _null_space(rows: Array) -> Array:
         return np.eye(rows.shape[1])
     rank, vt = _singular(rows)
     return vt[rank:].T
-
-
-def _quantile(dof: int, absolute: bool) -> float:
-    from scipy.special import ndtri, stdtrit  # slow to import, and needed only here
-
-    if absolute:
-        return float(ndtri(0.975))
-    return float(stdtrit(dof, 0.975)) if dof > 0 else math.nan

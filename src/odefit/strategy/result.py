@@ -12,24 +12,26 @@ import numpy as np
 
 from odefit.criteria.least_squares import has_absolute_sigma, log_likelihood
 from odefit.problem import Problem
-from odefit.solve import Heavy, Reduced, SolverResult
+from odefit.solve import SolverResult
 from odefit.statistics import (
+    Criteria,
     Estimate,
     ParameterStatistics,
+    ResidualTests,
     derived_quantities,
-    linearised_statistics,
     prediction_band,
 )
+from odefit.statistics.quality import information_criteria, r_squared
+from odefit.statistics.verdicts import Unknowns, Verdicts, verdicts
+from odefit.strategy.notices import Notice, notices
 from odefit.strategy.times import prediction_times
+from odefit.strategy.uncertainty import Uncertainty
 from odefit.transcribe import SingleShooting
-from odefit.transcribe.bordered import BorderedLinear
-from odefit.transcribe.dense import DenseLinear
 
 if TYPE_CHECKING:
     import pandas as pd
 
 SCHEMA = "odefit-result-1"
-_AS_GOOD_AS_EXACT = 1e4  # root weight from which rounding could not tell a row from one that holds exactly
 
 
 class ParameterReport(NamedTuple):
@@ -47,13 +49,6 @@ class Validation(NamedTuple):
     n_data: int
     sum_of_squares: float
     failure: str
-
-
-class Notice(NamedTuple):
-    """Something the user should know; `code` is for programs, `text` for people."""
-
-    code: str
-    text: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,47 +123,98 @@ class FitResult:
         """Weighted sum of squares of the data, without priors."""
         return self.objective_function.sum_of_squares(self.solution.evaluation)
 
-    @property
-    def dof(self) -> int:
-        """Data less determined directions."""
-        return self.statistics.dof if self.statistics else self.n_data - len(self.objective_function.names)
-
-    @property
-    def chi2(self) -> float | None:
-        """Weighted sum of squares if standard deviations were given, else None."""
-        return self.sum_of_squares if has_absolute_sigma(self.problem.measurements) else None
-
     @cached_property
-    def loglik(self) -> float | None:
-        """Normal log likelihood; with its own best common variance where no sigma was given."""
-        absolute = has_absolute_sigma(self.problem.measurements)
-        roots = self.objective_function.root_weights
-        return _number(log_likelihood(self.sum_of_squares, roots, absolute=absolute))
+    def uncertainty(self) -> Uncertainty | None:
+        """Standard errors for errors of several kinds, tests of the residuals; None if there is no linearisation."""
+        if self.solution.evaluation.linear is None:
+            return None
+        resolution = self.problem.settings.rtol * self.objective_function.data_norm
+        return Uncertainty(self.objective_function, self.solution, self._absolute, resolution)
+
+    @property
+    def _absolute(self) -> bool:
+        return has_absolute_sigma(self.problem.measurements)
 
     @cached_property
     def statistics(self) -> ParameterStatistics | None:
         """Linearised statistics on the solver's scale; None if there is no linearisation."""
-        linear = self.solution.evaluation.linear
-        if linear is None:
+        return None if self.uncertainty is None else self.uncertainty.statistics()
+
+    @property
+    def dof(self) -> int:
+        """Data less determined directions."""
+        if self.uncertainty is None:
+            return self.n_data - len(self.objective_function.names)
+        return self.uncertainty.dof
+
+    @property
+    def n_estimated(self) -> int:
+        """Number of parameters as AIC counts them: determined directions, and parameters at their bounds."""
+        if self.uncertainty is None:
+            return len(self.objective_function.names)
+        return self.uncertainty.directions.rank + int(self.solution.active.sum())
+
+    @property
+    def chi2(self) -> float | None:
+        """Weighted sum of squares if standard deviations were given, else None."""
+        return self.sum_of_squares if self._absolute else None
+
+    @cached_property
+    def loglik(self) -> float | None:
+        """Normal log likelihood; with its own best common variance where no sigma was given."""
+        roots = self.objective_function.root_weights
+        return _number(log_likelihood(self.sum_of_squares, roots, absolute=self._absolute))
+
+    @cached_property
+    def criteria(self) -> Criteria:
+        """AIC, AICc and BIC, as statsmodels counts."""
+        return information_criteria(self.loglik, self.n_data, self.n_estimated)
+
+    @cached_property
+    def r2(self) -> float | None:
+        """Share of the data's variation about the means of their observables that the model explains."""
+        return None if self.uncertainty is None else r_squared(self.uncertainty.residuals)
+
+    @property
+    def tests(self) -> ResidualTests | None:
+        """Tests of the residuals: autocorrelation, runs, normality, equal variance."""
+        return None if self.uncertainty is None else self.uncertainty.tests
+
+    def covariance(self, kind: str | None = None) -> pd.DataFrame:
+        """Return the covariance of the free parameters, on natural scales to first order.
+
+        Parameters
+        ----------
+        kind
+            "independent", "autocorrelated" or "robust" (unequal variances); None: the one that the standard errors of
+            the report are from.
+        """
+        import pandas as pd
+
+        names = list(self.objective_function.names)
+        if self.uncertainty is None:
+            return pd.DataFrame(np.nan, names, names)
+        slope = self.objective_function.compiled.to_natural(self.solution.x)[1]
+        found = self.uncertainty.statistics(kind).covariance * np.outer(slope, slope)
+        return pd.DataFrame(found, names, names)
+
+    def standard_errors(self, kind: str | None = None) -> dict[str, float]:
+        """Return standard errors on natural scales for errors of this kind; see `covariance`."""
+        if self.uncertainty is None:
+            return dict.fromkeys(self.objective_function.names, math.nan)
+        slope = self.objective_function.compiled.to_natural(self.solution.x)[1]
+        errors = np.abs(slope) * self.uncertainty.statistics(kind).standard_error
+        return dict(zip(self.objective_function.names, errors.tolist(), strict=True))
+
+    @cached_property
+    def verdicts(self) -> Verdicts | None:
+        """What the data say of each free parameter; None if there is no linearisation."""
+        if self.statistics is None:
             return None
-        reduced = linear.reduce()
-        exact = None
-        if isinstance(reduced, Reduced) and (reduced.heavy.root >= _AS_GOOD_AS_EXACT).any():
-            heavy, is_exact = reduced.heavy, reduced.heavy.root >= _AS_GOOD_AS_EXACT
-            exact = heavy.rows[is_exact]
-            rest = Heavy(heavy.rows[~is_exact], heavy.right[~is_exact], heavy.root[~is_exact])
-            reduced = reduced._replace(heavy=rest)
-        n_data = self.objective_function.n_data
-        return linearised_statistics(
-            reduced.rows()[0],
-            self.solution.active,
-            self.sum_of_squares,
-            self.n_data,
-            absolute=has_absolute_sigma(self.problem.measurements),
-            prior_rows=linear.jacobian[n_data:] if isinstance(linear, DenseLinear | BorderedLinear) else None,
-            equality_rows=exact,
-            n_exact=self.objective_function.data.exact.size,
-        )
+        compiled = self.objective_function.compiled
+        value, slope, _ = compiled.to_natural(self.solution.x)
+        start = compiled.to_natural(compiled.theta_start)[0]
+        return verdicts(self.statistics, Unknowns(compiled.theta_names, compiled.theta_scales, value, slope, start))
 
     @cached_property
     def derived(self) -> dict[str, Estimate]:
@@ -238,15 +284,15 @@ class FitResult:
             if name in place:
                 rows[name] = self._row(place[name], estimate)
             else:
-                verdict = "no data" if name in self._unfitted else "fixed"
+                verdict = "no data" if name in self.unfitted else "fixed"
                 rows[name] = ParameterReport(estimate, None, None, verdict)
         return rows
 
     def _row(self, i: int, estimate: float) -> ParameterReport:
-        if self.statistics is None:
+        if self.statistics is None or self.verdicts is None:
             return ParameterReport(estimate, None, None, "unknown: the model could not be computed")
         error = float(self.statistics.standard_error[i])
-        verdict = self.statistics.verdict[i]
+        verdict = self.verdicts.words[i]
         if not math.isfinite(error):
             return ParameterReport(estimate, None, None, verdict)
         compiled = self.objective_function.compiled
@@ -257,34 +303,18 @@ class FitResult:
             theta = self.solution.x.copy()
             theta[i] += sign * reach
             ends.append(float(compiled.to_natural(theta)[0][i]))
-        interval = (ends[0], ends[1]) if all(map(math.isfinite, ends)) else None
+        interval = None
+        if all(map(math.isfinite, ends)):  # the true value lies between the bounds
+            interval = (max(ends[0], float(compiled.lower[i])), min(ends[1], float(compiled.upper[i])))
         return ParameterReport(estimate, abs(float(slope[i])) * error, interval, verdict)
 
     @cached_property
     def warnings(self) -> tuple[Notice, ...]:
         """What the user should know, most important first."""
-        found = []
-        if not self.converged:
-            found.append(Notice(f"convergence.{self.status}", f"The fit did not converge: {self.message}."))
-        if self.solution.note:
-            found.append(Notice("solver.note", f"{self.solution.note[0].upper()}{self.solution.note[1:]}."))
-        place = set(self.objective_function.names)
-        n = len(self.objective_function.names)
-        if self.n_data + self.objective_function.data.exact.size < n:
-            found.append(Notice("data.few", f"There are only {self.n_data} data for {n} free parameters."))
-        idle = [n for n in self.objective_function.compiled.slot_names if n not in place and n in self._unfitted]
-        if idle:
-            text = f"{', '.join(idle)}: no data tell the value; the start value was used."
-            found.append(Notice("parameter.no-data", text))
-        for name, row in self.parameters.items():
-            if row.verdict == "at its bound":
-                found.append(Notice("parameter.bound", f"'{name}' is at its bound {row.estimate:g}."))
-            elif row.verdict.startswith("not determined"):
-                found.append(Notice("parameter.undetermined", f"'{name}' is {row.verdict}."))
-        return tuple(found)
+        return tuple(notices(self))
 
     @property
-    def _unfitted(self) -> set[str]:
+    def unfitted(self) -> set[str]:
         """Slots of free parameters that no fitted experiment uses."""
         slots = self.problem.slots.slots
         idle = {slot.name for slot in slots if not slot.parameter.fixed} - set(self.objective_function.names)
@@ -320,6 +350,13 @@ class FitResult:
             "chi2": _number(self.chi2),
             "n_data": self.n_data,
             "dof": self.dof,
+            "aic": _number(self.criteria.aic),
+            "aicc": _number(self.criteria.aicc),
+            "bic": _number(self.criteria.bic),
+            "r2": _number(self.r2),
+            "errors": None if self.uncertainty is None else self.uncertainty.kind,
+            "correlation": self._correlation(),
+            "tests": None if self.tests is None else {k: _number(v) for k, v in self.tests._asdict().items()},
             "method": self.method,
             "solver": self.solver,
             "integrators": self.integrators,
@@ -330,6 +367,16 @@ class FitResult:
             },
             "warnings": [{"code": notice.code, "text": notice.text} for notice in self.warnings],
             "versions": {name: version(name) for name in ("odefit", "casadi", "numba", "numpy", "scipy")},
+        }
+
+    def _correlation(self) -> dict[str, dict[str, float | None]]:
+        if self.statistics is None:
+            return {}
+        names = self.objective_function.names
+        rows = self.statistics.correlation.tolist()
+        return {
+            name: {other: _number(value) for other, value in zip(names, row, strict=True)}
+            for name, row in zip(names, rows, strict=True)
         }
 
     def summary(self) -> str:

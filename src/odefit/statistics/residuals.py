@@ -1,0 +1,89 @@
+"""The residuals as time series: one for each experiment and observable, in the order of time.
+
+Values that must be met exactly (infinite weights, and those so large that rounding could not tell the difference) are
+left out, for they are not random.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.solve import Evaluation
+from odefit.transcribe import SingleShooting
+from odefit.transcribe.bordered import BorderedLinear
+from odefit.transcribe.dense import DenseLinear
+
+Array = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+AS_GOOD_AS_EXACT = 1e4  # root weight from which rounding could not tell a row from one that holds exactly
+
+
+class Residuals(NamedTuple):
+    """Weighted residuals of the data, series after series.
+
+    Attributes
+    ----------
+    value, model, data
+        Per measurement: weighted residual, and weighted model value and datum, whose difference it is; (N,).
+    root_weight
+        Square roots of the weights.
+    jacobian
+        (N, n), or None if there is no linearisation.
+    experiment, observable, time
+        Number of the experiment, number of the observable, time of the measurement.
+    first
+        Where each series begins, and N; (number of series + 1,).
+    """
+
+    value: Array
+    model: Array
+    data: Array
+    root_weight: Array
+    jacobian: Array | None
+    experiment: Indices
+    observable: Indices
+    time: Array
+    first: Indices
+
+    @property
+    def linked(self) -> npt.NDArray[np.bool_]:
+        """Whether a residual and the next one belong to the same series, (N - 1,)."""
+        out = np.ones(max(self.value.size - 1, 0), dtype=bool)
+        out[self.first[1:-1] - 1] = False
+        return out
+
+
+def residual_series(objective: SingleShooting, point: Evaluation) -> Residuals:
+    """Sort the rows of an evaluation into series."""
+    listed = objective.observations
+    data = objective.data
+    experiment = np.concatenate([np.full(o.value.size, o.experiment) for o in listed])
+    observable = np.concatenate([o.observable for o in listed])
+    time = np.concatenate([o.times[o.at] for o in listed])
+    weighted = np.concatenate([o.root_weight * o.value for o in listed])
+    roots = np.concatenate([o.root_weight for o in listed])
+    random = np.ones(objective.n_data, dtype=bool)
+    random[data.heavy[data.heavy_root >= AS_GOOD_AS_EXACT]] = False
+    # measurements of an experiment are in the order of time already, and a stable sort keeps it
+    order = np.lexsort((observable, experiment))
+    order = order[random[order]]
+    linear = point.linear
+    jacobian = linear.jacobian[order] if isinstance(linear, DenseLinear | BorderedLinear) else None
+    key = np.stack([experiment[order], observable[order]])
+    begins = np.flatnonzero(np.any(np.diff(key, axis=1) != 0, axis=0)) + 1
+    value = point.residual[order]
+    return Residuals(
+        value=value,
+        model=value + weighted[order],
+        data=weighted[order],
+        root_weight=roots[order],
+        jacobian=jacobian,
+        experiment=experiment[order],
+        observable=observable[order],
+        time=time[order],
+        first=np.concatenate([[0], begins, [order.size]]).astype(np.int64),
+    )

@@ -1,0 +1,177 @@
+"""What the user should know about a fit, in plain words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.statistics.covariance import AT_BOUND, DETERMINED, UNDETERMINED
+from odefit.statistics.quality import chi2_p
+from odefit.statistics.residuals import AS_GOOD_AS_EXACT
+from odefit.statistics.verdicts import WEAK, joined
+from odefit.strategy.uncertainty import Uncertainty
+
+if TYPE_CHECKING:
+    from odefit.strategy.result import FitResult
+
+_HOPELESS = 1e-6  # p-value of chi2
+_SUSPICIOUS = 1e-3  # p-values of tests of residuals
+_TOGETHER = 0.999  # correlation of estimates that is worth a word
+
+
+class Notice(NamedTuple):
+    """Something the user should know; `code` is for programs, `text` for people."""
+
+    code: str
+    text: str
+
+
+def notices(result: FitResult) -> Iterator[Notice]:
+    """Yield what the user should know, most important first."""
+    if not result.converged:
+        yield Notice(f"convergence.{result.status}", f"The fit did not converge: {result.message}.")
+    if result.solution.note:
+        yield Notice("solver.note", f"{result.solution.note[0].upper()}{result.solution.note[1:]}.")
+    yield from _of_data(result)
+    if result.uncertainty is not None and result.statistics is not None:
+        yield from _of_residuals(result, result.uncertainty)
+    yield from _of_parameters(result)
+    yield from _of_correlations(result)
+
+
+def _of_data(result: FitResult) -> Iterator[Notice]:
+    names = result.objective_function.names
+    n = len(names)
+    if result.n_data < n:
+        yield Notice("data.few", f"There are only {result.n_data} data for {n} free parameters.")
+    elif result.statistics is not None and math.isnan(result.statistics.variance):
+        text = "There are as many data as parameters: nothing is left to estimate the noise, and standard errors, from."
+        yield Notice("data.few", text)
+    idle = [name for name in result.objective_function.compiled.slot_names if name in result.unfitted]
+    if idle:
+        yield Notice("parameter.no-data", f"{', '.join(idle)}: no data tell the value; the start value was used.")
+
+
+def _of_residuals(result: FitResult, uncertainty: Uncertainty) -> Iterator[Notice]:
+    if not uncertainty.independent.resolved:
+        if result.chi2 is None:
+            cause = "The residuals are no larger than the error of the integration"
+        else:
+            cause = "The given standard deviations are smaller than the error of the integration"
+        rtol = result.problem.settings.rtol
+        text = f"{cause} (rtol {rtol:g}): standard errors are those of that error, not of measurements."
+        yield Notice("residuals.exact", text)
+        return
+    if result.chi2 is not None:
+        p = chi2_p(result.chi2, result.dof)
+        if p is not None and p < _HOPELESS:
+            text = (
+                "The model does not describe the data to within their standard deviations "
+                f"(chi2 {result.chi2:.4g} for {result.dof} degrees of freedom)."
+            )
+            yield Notice("fit.chi2", text)
+    if uncertainty.kind == "autocorrelated":
+        yield Notice("residuals.autocorrelated", _autocorrelated(uncertainty))
+    tests = uncertainty.tests
+    if tests.equal_variance_p is not None and tests.equal_variance_p < _SUSPICIOUS:
+        text = (
+            f"The residuals do not have equal variances (p {tests.equal_variance_p:.1g}): give sigma or weights, or "
+            'look at result.standard_errors("robust").'
+        )
+        yield Notice("residuals.unequal", text)
+    if tests.normality_p is not None and tests.normality_p < _SUSPICIOUS:
+        text = f"The residuals are not normally distributed (p {tests.normality_p:.1g}): look for outliers."
+        yield Notice("residuals.not-normal", text)
+
+
+def _autocorrelated(uncertainty: Uncertainty) -> str:
+    found, plain = uncertainty.autocorrelation, uncertainty.independent
+    rho = math.nan if found is None else found.rho
+    with np.errstate(invalid="ignore", divide="ignore"):
+        ratios = uncertainty.statistics().standard_error / plain.standard_error
+    known = ratios[np.isfinite(ratios)]
+    change = f"; they are {np.median(known):.2g} times those for independent errors" if known.size else ""
+    return (
+        f"The residuals are autocorrelated (correlation {rho:.2f} from one measurement to the next): standard errors "
+        f"and intervals allow for it{change}."
+    )
+
+
+def _of_parameters(result: FitResult) -> Iterator[Notice]:
+    silent = _without_influence(result)
+    for name, row in result.parameters.items():
+        if row.verdict == AT_BOUND:
+            yield Notice("parameter.bound", f"'{name}' is at its bound {row.estimate:g}.")
+        elif row.verdict == UNDETERMINED and name in silent:
+            text = f"'{name}' is not determined by these data: it has no influence on them."
+            yield Notice("parameter.undetermined", text)
+        elif row.verdict == UNDETERMINED:
+            tail = f" (95 % interval {row.interval[0]:.2g} .. {row.interval[1]:.2g})" if row.interval else ""
+            yield Notice("parameter.undetermined", f"'{name}' is {row.verdict}{tail}.")
+        elif row.verdict == WEAK and row.interval:
+            text = f"'{name}' is known to its order of magnitude only ({row.interval[0]:.2g} .. {row.interval[1]:.2g})."
+            yield Notice("parameter.weak", text)
+
+
+def _without_influence(result: FitResult) -> set[str]:
+    linear = result.solution.evaluation.linear
+    if linear is None:
+        return set()
+    norms = linear.reduce().column_norms()
+    return {name for name, norm in zip(result.objective_function.names, norms, strict=True) if norm == 0.0}
+
+
+def _of_correlations(result: FitResult) -> Iterator[Notice]:
+    if result.verdicts is None or result.statistics is None:
+        return
+    names = result.objective_function.names
+    for one in result.verdicts.combinations:
+        members = [names[i] for i in one.members]
+        number = _correlation(result, one.members)
+        if one.formula:
+            text = f"{joined(members)} move together{number}: the data fix only {one.formula}."
+        else:
+            text = f"{joined(members)} move together{number}: the data fix only a combination of them."
+        yield Notice("parameter.combination", text)
+    if result.verdicts.combinations or _confined(result):
+        return
+    determined = np.array([word == DETERMINED for word in result.verdicts.words])
+    close = np.abs(np.nan_to_num(result.statistics.correlation)) > _TOGETHER
+    close &= np.outer(determined, determined) & ~np.eye(len(names), dtype=bool)
+    for group in _groups(close):
+        which = "both" if len(group) == 2 else "all"
+        who = joined([names[i] for i in group])
+        text = f"{who} move together{_correlation(result, group)}, though {which} are determined."
+        yield Notice("parameter.correlation", text)
+
+
+def _confined(result: FitResult) -> bool:
+    """Tell whether values that must be met exactly tie parameters to each other."""
+    return bool((result.objective_function.heavy_root >= AS_GOOD_AS_EXACT).any())
+
+
+def _groups(close: npt.NDArray[np.bool_]) -> Iterator[tuple[int, ...]]:
+    """Yield the groups of parameters that are connected by pairs."""
+    left = set(np.flatnonzero(close.any(axis=0)).tolist())
+    while left:
+        group, fresh = set(), {min(left)}
+        while fresh:
+            group |= fresh
+            fresh = set(np.flatnonzero(close[sorted(fresh)].any(axis=0)).tolist()) - group
+        left -= group
+        yield tuple(sorted(group))
+
+
+def _correlation(result: FitResult, members: tuple[int, ...]) -> str:
+    if len(members) != 2 or result.statistics is None:
+        return ""
+    value = float(result.statistics.correlation[members[0], members[1]])
+    if not math.isfinite(value):
+        return ""
+    # never "1.0000" for what is not quite 1
+    digits = min(max(4, math.ceil(-math.log10(max(1.0 - abs(value), 1e-12)))), 12)
+    return f" (correlation {math.trunc(value * 10**digits) / 10**digits:.{digits}f})"

@@ -1,0 +1,159 @@
+"""Which standard errors a fit gets: those of independent errors, unless its residuals say otherwise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.errors import ProblemError, suggestion
+from odefit.solve import Heavy, Reduced, SolverResult
+from odefit.statistics import Autocorrelation, ParameterStatistics, Residuals, ResidualTests, residual_series
+from odefit.statistics.autocorrelation import LagTest, first_order_errors, lag_test
+from odefit.statistics.covariance import (
+    Directions,
+    find_directions,
+    independent_errors,
+    residual_variance,
+    statistics_of,
+)
+from odefit.statistics.residual_tests import residual_tests
+from odefit.statistics.residuals import AS_GOOD_AS_EXACT
+from odefit.statistics.sandwich import unequal_variances
+from odefit.transcribe import SingleShooting
+from odefit.transcribe.bordered import BorderedLinear
+from odefit.transcribe.dense import DenseLinear
+
+Array = npt.NDArray[np.float64]
+
+KINDS = ("independent", "autocorrelated", "robust")
+_SIGNIFICANT = 1.96  # standard deviations: 2.5 % one-sided
+
+
+@dataclass(frozen=True, eq=False)
+class Uncertainty:
+    """Statistics of a solution with a linearisation, each computed on first access.
+
+    Attributes
+    ----------
+    absolute
+        Standard deviations were given.
+    resolution
+        Norm of the residuals that the integration cannot resolve.
+    """
+
+    objective: SingleShooting = field(repr=False)
+    solution: SolverResult = field(repr=False)
+    absolute: bool
+    resolution: float
+
+    @cached_property
+    def residuals(self) -> Residuals:
+        """The weighted residuals as time series."""
+        return residual_series(self.objective, self.solution.evaluation)
+
+    @cached_property
+    def directions(self) -> Directions:
+        """What the data, the priors and the values to be met exactly determine."""
+        linear = self.solution.evaluation.linear
+        if linear is None:
+            raise ValueError("a solution without a linearisation has no statistics")
+        reduced, exact = linear.reduce(), None
+        if isinstance(reduced, Reduced) and (reduced.heavy.root >= AS_GOOD_AS_EXACT).any():
+            heavy, is_exact = reduced.heavy, reduced.heavy.root >= AS_GOOD_AS_EXACT
+            exact = heavy.rows[is_exact]
+            rest = Heavy(heavy.rows[~is_exact], heavy.right[~is_exact], heavy.root[~is_exact])
+            reduced = reduced._replace(heavy=rest)
+        return find_directions(reduced.rows()[0], self.solution.active, exact)
+
+    @property
+    def dof(self) -> int:
+        """Random data less determined directions."""
+        return self.residuals.value.size - self.directions.rank
+
+    @cached_property
+    def _image(self) -> Array:
+        """Q = S W: the directions, as the data see them."""
+        jacobian = self.residuals.jacobian
+        if jacobian is None:
+            raise ValueError("a solution without a linearisation has no statistics")
+        return jacobian @ self.directions.root
+
+    @cached_property
+    def _prior_image(self) -> Array | None:
+        linear = self.solution.evaluation.linear
+        if self.objective.n_residuals == self.objective.n_data:
+            return None
+        if not isinstance(linear, DenseLinear | BorderedLinear):
+            return None
+        return linear.jacobian[self.objective.n_data :] @ self.directions.root
+
+    @cached_property
+    def independent(self) -> ParameterStatistics:
+        """Statistics for independent errors of one variance."""
+        r = self.residuals.value
+        variance, resolved = residual_variance(
+            float(r @ r), self.dof, absolute=self.absolute, resolution=self.resolution
+        )
+        middle = independent_errors(self.directions.rank, variance, self._prior_image)
+        return statistics_of(self.directions, middle, variance, self.dof, absolute=self.absolute, resolved=resolved)
+
+    @cached_property
+    def lag_test(self) -> LagTest | None:
+        """How much a residual resembles the next one."""
+        return lag_test(self.residuals, self._image)
+
+    @cached_property
+    def tests(self) -> ResidualTests:
+        """Tests of the residuals."""
+        return residual_tests(self.residuals, self.lag_test)
+
+    @cached_property
+    def autocorrelation(self) -> Autocorrelation | None:
+        """Errors of first order, where they can be estimated."""
+        if self.lag_test is None:
+            return None
+        return first_order_errors(
+            self.residuals, self._image, self.lag_test.lag1, absolute=self.absolute, prior_image=self._prior_image
+        )
+
+    @cached_property
+    def kind(self) -> str:
+        """Which errors the residuals suggest: "independent" or "autocorrelated".
+
+        Neighbours that *differ* more than they should are left alone: standard errors are then too large, if
+        anything.  So are residuals that show the error of the integration only.
+        """
+        test = self.lag_test
+        if test is None or test.z < _SIGNIFICANT or not self.independent.resolved:
+            return "independent"
+        return "autocorrelated"
+
+    def statistics(self, kind: str | None = None) -> ParameterStatistics:
+        """Return the statistics for errors of this kind (None: what the residuals suggest).
+
+        Where the residuals show the error of the integration only, the kind makes no difference.
+        """
+        wanted = self.kind if kind is None else kind
+        if wanted not in KINDS:
+            raise ProblemError(f"there is no covariance for '{wanted}' errors{suggestion(wanted, KINDS)}")
+        if wanted == "independent" or not self.independent.resolved:
+            return self.independent
+        return self._autocorrelated if wanted == "autocorrelated" else self._robust
+
+    @cached_property
+    def _autocorrelated(self) -> ParameterStatistics:
+        found = self.autocorrelation
+        if found is None:
+            raise ProblemError("there are too few data in a row to tell how their errors are correlated.")
+        return statistics_of(self.directions, found.middle, found.variance, found.dof)
+
+    @cached_property
+    def _robust(self) -> ParameterStatistics:
+        if self.dof <= 0:
+            raise ProblemError("robust standard errors need more data than parameters.")
+        middle = unequal_variances(self.residuals, self._image, self._prior_image)
+        return statistics_of(self.directions, middle, math.nan, self.dof)
