@@ -46,7 +46,7 @@ def notices(result: FitResult) -> Iterator[Notice]:
 def _of_data(result: FitResult) -> Iterator[Notice]:
     names = result.objective_function.names
     n = len(names)
-    if result.n_data < n:
+    if result.n_data + result.objective_function.data.exact.size < n:
         yield Notice("data.few", f"There are only {result.n_data} data for {n} free parameters.")
     elif result.statistics is not None and math.isnan(result.statistics.variance):
         text = "There are as many data as parameters: nothing is left to estimate the noise, and standard errors, from."
