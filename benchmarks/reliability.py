@@ -1,4 +1,4 @@
-"""Every solver on the problems of the gallery that have a minimum, from perturbed starts: is what it says true.
+"""Every solver on the problems of the gallery (but `LEFT_OUT`), from perturbed starts: is what it says true.
 
     python -m benchmarks.reliability
 
@@ -34,7 +34,10 @@ from odefit.solve import SOLVERS
 from odefit.strategy import FitResult
 
 STARTS, FACTOR, SEED = 20, 3.0, 1
-PROBLEMS = tuple(name for name in names() if name not in WITHOUT_MINIMUM)  # what ends at the best minimum may be asked
+LEFT_OUT = WITHOUT_MINIMUM | {
+    "robertson/exact": "exact data: all that is left is the error of `ddm`, 5 times what `threshold` allows"
+}
+PROBLEMS = tuple(name for name in names() if name not in LEFT_OUT)
 SAME_RELATIVE, SAME_ABSOLUTE = 1e-4, 1e-9
 LARGEST_FULL_STEP = 0.2
 BEST, OTHER, FALSE = "best", "other", "false"

@@ -245,7 +245,7 @@ def test_robertson_constants_alone_are_not_known_from_noisy_data():
 
 
 def test_robertson_iterations():
-    """Steps until less than the paper's tolerance can be removed, and what is known by then."""
+    """Steps until less than the paper's tolerance can be removed."""
     rows = []
     expected = ROBERTSON["iterations"]
     of.fit(load("robertson/exact"), callback=rows.append)

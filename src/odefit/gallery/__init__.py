@@ -1,8 +1,8 @@
 """Ready problems with their data.
 
 A problem is a folder with a file of the same name: TOML, or Python with a function ``problem()`` where a file
-cannot say it.  Further files of either kind in the folder are variants, named ``folder/file`` (``barnes/b``), except those
-whose name begins with an underscore: they made the data.
+cannot say it.  Further files of either kind in the folder are variants, named ``folder/file`` (``barnes/b``),
+except those whose name begins with an underscore: they made the data.
 """
 
 from __future__ import annotations

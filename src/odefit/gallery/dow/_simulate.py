@@ -27,18 +27,18 @@ def simulated() -> pd.DataFrame:
     model = of.Model.from_text(content["model"]["equations"])
     values = {name: float(np.exp(value)) for name, value in ESTIMATES.items()}
     random = np.random.default_rng(SEED)
-    runs = []
+    runs: list[pd.DataFrame] = []
     for name, times in TIMES.items():
         problem = of.Problem(
             model=model,
             parameters=tuple(of.Parameter(key, start=value) for key, value in values.items()),
-            measurements=of.Measurements.from_columns(time=times, columns=dict.fromkeys(MEASURED, 0.0 * times)),
+            measurements=of.Measurements.from_columns(time=times, columns={m: 0.0 * times for m in MEASURED}),
             experiments=(of.Experiment("main", (of.Period(overrides={"T": content["experiments"][name]["T"]}),)),),
         ).with_settings(rtol=1e-10, atol=1e-12)
         frame = of.simulate(problem, values, times=times)
         noisy = frame[MEASURED] + random.normal(0, SIGMA, (len(times), len(MEASURED)))
-        runs.append(noisy.round(4).assign(experiment=name, time=times))
-    return pd.concat(runs)[["experiment", "time", *MEASURED]].reset_index(drop=True)
+        runs.append(pd.DataFrame({"experiment": name, "time": times, **noisy.round(4)}))
+    return pd.concat(runs, ignore_index=True)
 
 
 if __name__ == "__main__":
