@@ -1,4 +1,4 @@
-"""Every solver on every problem of the gallery, from perturbed starts: is what it says of its end true.
+"""Every solver on the problems of the gallery (but `LEFT_OUT`), from perturbed starts: is what it says true.
 
     python -m benchmarks.reliability
 
@@ -29,11 +29,15 @@ import numpy as np
 import odefit as of
 from benchmarks.starts import Look, look, perturbed, tight_minimum
 from benchmarks.tables import print_rows
-from odefit.gallery import load, names
+from odefit.gallery import WITHOUT_MINIMUM, load, names
 from odefit.solve import SOLVERS
 from odefit.strategy import FitResult
 
 STARTS, FACTOR, SEED = 20, 3.0, 1
+LEFT_OUT = WITHOUT_MINIMUM | {
+    "robertson/exact": "exact data: all that is left is the error of `ddm`, 5 times what `threshold` allows"
+}
+PROBLEMS = tuple(name for name in names() if name not in LEFT_OUT)
 SAME_RELATIVE, SAME_ABSOLUTE = 1e-4, 1e-9
 LARGEST_FULL_STEP = 0.2
 BEST, OTHER, FALSE = "best", "other", "false"
@@ -156,7 +160,7 @@ def print_false(found: Sequence[End]) -> None:
 
 
 def main() -> None:
-    found = run(names(), tuple(SOLVERS))
+    found = run(PROBLEMS, tuple(SOLVERS))
     print_table(found)
     print_false(found)
     for label, part in (("all solvers", found), ("trust", [e for e in found if e.solver == "trust"])):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import odefit as of
-from odefit.gallery import load, names, path_of
+from odefit.gallery import WITHOUT_MINIMUM, load, names, path_of
 
 ROOT = Path(__file__).parent.parent
 NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]\d+)?")
@@ -70,5 +70,11 @@ def test_shown_python_runs(file, monkeypatch):
 @pytest.mark.parametrize("name", names())
 def test_gallery_fits(name):
     result = of.fit(load(name))
-    assert result.converged
-    assert not [notice for notice in result.warnings if notice.code.startswith("convergence")]
+    assert result.status == ("flat-valley" if name in WITHOUT_MINIMUM else "converged")
+    warned = [notice for notice in result.warnings if notice.code.startswith("convergence")]
+    assert bool(warned) == (name in WITHOUT_MINIMUM)
+
+
+def test_every_folder_of_the_gallery_is_described():
+    table = (ROOT / "docs" / "usage.md").read_text(encoding="utf-8").split("## Gallery")[1].split("\n## ")[0]
+    assert set(names()) == set(re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))))

@@ -9,7 +9,7 @@ import pytest
 
 import odefit as of
 from benchmarks import diffpar, freeze, pyridine, reliability, starts
-from odefit.gallery import load, names
+from odefit.gallery import load
 from odefit.solve import SOLVERS
 
 
@@ -69,11 +69,11 @@ def test_frozen_grids_converge_more_often_than_readapted_ones():
 
 
 def test_default_solver_tells_the_truth_from_perturbed_starts():
-    found = reliability.run(names(), ("trust",), 3)
-    assert len(found) == 3 * len(names())
+    found = reliability.run(reliability.PROBLEMS, ("trust",), 3)
+    assert len(found) == 3 * len(reliability.PROBLEMS)
     assert reliability.false_share(found) == 0.0
     assert reliability.warned_share(found) == 0.0
-    assert sum(end.kind == reliability.BEST for end in found) >= 2 * len(names())
+    assert sum(end.kind == reliability.BEST for end in found) >= 2 * len(reliability.PROBLEMS)
 
 
 def ends(*, tol: float) -> list[reliability.End]:
@@ -104,7 +104,7 @@ def test_perturbed_starts_keep_signs_and_bounds():
 
 @pytest.mark.slow
 def test_all_solvers_tell_the_truth_from_perturbed_starts():
-    found = reliability.run(names(), tuple(SOLVERS))
+    found = reliability.run(reliability.PROBLEMS, tuple(SOLVERS))
     for part in (found, [end for end in found if end.solver == "trust"]):
         assert reliability.false_share(part) < 1.0
         assert reliability.warned_share(part) < 5.0

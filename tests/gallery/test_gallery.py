@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+from importlib import import_module
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import odefit as of
 from odefit.errors import OdefitError
-from odefit.gallery import load, names, path_of
+from odefit.gallery import WITHOUT_MINIMUM, load, names, path_of
 from odefit.report.check import check
 
 
 def test_every_file_of_the_gallery_has_a_name():
     folder = path_of("barnes").parent.parent
-    files = {path for kind in ("toml", "py") for path in folder.glob(f"*/*.{kind}")}
+    files = {path for kind in ("toml", "py") for path in folder.glob(f"*/[!_]*.{kind}")}
     assert {path_of(name) for name in names()} == files
 
 
@@ -40,6 +42,15 @@ def test_load_runs_python():
     for experiment in problem.experiments:
         own = problem.measurements.experiment == experiment.name
         assert problem.measurements.time[own].max() == experiment.until
+
+
+def test_problems_without_minimum_are_in_the_gallery():
+    assert set(WITHOUT_MINIMUM) < set(names())
+
+
+def test_simulated_data_can_be_made_again():
+    made = import_module("odefit.gallery.dow._simulate").simulated()
+    pd.testing.assert_frame_equal(made, pd.read_csv(path_of("dow").with_name("runs.csv")), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("function", [load, path_of])

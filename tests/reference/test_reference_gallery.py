@@ -13,11 +13,15 @@ import odefit as of
 from odefit.gallery import load
 
 HERE = Path(__file__).parent
-PYRIDINE, BIOPROCESS, SHOCK_FRONT, LOTKA_VOLTERRA = (
+PYRIDINE, BIOPROCESS, SHOCK_FRONT, LOTKA_VOLTERRA, ROBERTSON, FERMENTATION, DOW = (
     json.loads((HERE / f"{name}.json").read_text())
-    for name in ("pyridine", "bioprocess", "shock_front", "lotka_volterra_iss")
+    for name in ("pyridine", "bioprocess", "shock_front", "lotka_volterra_iss", "robertson", "fermentation", "dow")
 )
-MINIMA = PYRIDINE["minima"] | BIOPROCESS["minima"] | SHOCK_FRONT["minima"] | LOTKA_VOLTERRA["minima"]
+MINIMA = {
+    name: minimum
+    for part in (PYRIDINE, BIOPROCESS, SHOCK_FRONT, LOTKA_VOLTERRA, FERMENTATION, DOW)
+    for name, minimum in part["minima"].items()
+}
 
 
 @pytest.mark.parametrize("name", MINIMA)
@@ -202,3 +206,89 @@ def test_shock_front_at_tight_tolerances():
     result = of.fit(load("shock_front").with_settings(rtol=tight["rtol"], atol=tight["atol"]))
     assert result.status == "converged"
     assert result.estimates == pytest.approx(MINIMA["shock_front"]["parameters"], rel=tight["tolerance"])
+
+
+# --- Robertson ---
+
+
+def within(result: of.FitResult, tolerance: dict[str, float]) -> dict[str, bool]:
+    """Tell of each parameter or derived quantity whether it is the true one to its relative tolerance."""
+    true = ROBERTSON["true"] | {"ratio": ROBERTSON["ratio"]}
+    found = result.estimates | {"ratio": result.derived["ratio"].estimate}
+    return {name: found[name] == pytest.approx(true[name], rel=rel) for name, rel in tolerance.items()}
+
+
+def test_robertson_finds_all_constants_in_exact_data():
+    result = of.fit(load("robertson/exact"))
+    expected = ROBERTSON["exact"]
+    assert result.status == "converged"
+    assert result.integrators == {"main": "ddm"}
+    assert result.objective < expected["objective_tolerance"]
+    assert all(within(result, expected["tolerance"]).values())
+
+
+def test_robertson_finds_the_ratio_in_noisy_data():
+    result = of.fit(load("robertson"))
+    expected = ROBERTSON["noisy"]
+    assert result.status == "converged"
+    assert result.integrators == {"main": "ddm"}
+    assert result.objective == pytest.approx(expected["objective"], rel=0, abs=expected["objective_tolerance"])
+    assert all(within(result, expected["tolerance"]).values())
+
+
+def test_robertson_constants_alone_are_not_known_from_noisy_data():
+    """The intervals say it: dozens of powers of ten for k2 and k3, while k1 is known to a tenth or two."""
+    found = of.fit(load("robertson")).parameters
+    decades = {name: np.log10(found[name].interval[1] / found[name].interval[0]) for name in ("k1", "k2", "k3")}
+    assert decades["k1"] < 0.5
+    assert min(decades["k2"], decades["k3"]) > 10
+
+
+def test_robertson_iterations():
+    """Steps until less than the paper's tolerance can be removed."""
+    rows = []
+    expected = ROBERTSON["iterations"]
+    of.fit(load("robertson/exact"), callback=rows.append)
+    assert next(row.iteration for row in rows if row.decrement < expected["decrement"]) <= expected["most"]
+
+
+def test_robertson_trajectory():
+    end = ROBERTSON["end"]
+    frame = of.simulate(load("robertson"), ROBERTSON["true"], times=[end["time"]])
+    assert frame[["y1", "y2", "y3"]].to_numpy()[0] == pytest.approx(np.array(end["y"]), rel=end["tolerance"])
+
+
+# --- fermentations without a minimum ---
+
+
+@pytest.mark.parametrize("name", FERMENTATION["valleys"])
+def test_valley_is_followed_and_named(name):
+    """The objective and what the data do fix are those of the limit; what rises is far up, and its error is larger."""
+    expected = FERMENTATION["valleys"][name]
+    result = of.fit(load(name).with_settings(**FERMENTATION["integration"]))
+    assert result.status == "flat-valley"
+    assert result.objective == pytest.approx(expected["objective"], rel=0, abs=expected["objective_tolerance"])
+    found = result.estimates | {key: derived.estimate for key, derived in result.derived.items()}
+    assert {key: found[key] for key in expected["fixed"]} == pytest.approx(expected["fixed"], rel=expected["tolerance"])
+    for key, least in expected["rising"].items():
+        assert found[key] > least
+        error = result.parameters[key].standard_error
+        assert error is None or not error < found[key]
+
+
+# --- Dow ---
+
+
+def test_dow_is_stiff_and_takes_no_more_iterations_than_the_paper():
+    result = of.fit(load("dow"))
+    assert result.integrators == dict.fromkeys(("40C", "67C", "100C"), "ddm")
+    assert result.iterations <= DOW["iterations"]["most"]
+
+
+def test_dow_at_tight_tolerances():
+    tight = DOW["tight"]
+    result = of.fit(load("dow").with_settings(rtol=tight["rtol"], atol=tight["atol"], tol=tight["tol"]))
+    expected = MINIMA["dow"]
+    assert result.status == "converged"
+    assert result.objective == pytest.approx(expected["objective"], rel=0, abs=tight["objective_tolerance"])
+    assert result.estimates == pytest.approx(expected["parameters"], rel=tight["tolerance"])

@@ -1,7 +1,8 @@
 """Ready problems with their data.
 
 A problem is a folder with a file of the same name: TOML, or Python with a function ``problem()`` where a file
-cannot say it.  Further files of either kind in the folder are variants, named ``folder/file`` (``barnes/b``).
+cannot say it.  Further files of either kind in the folder are variants, named ``folder/file`` (``barnes/b``),
+except those whose name begins with an underscore: they made the data.
 """
 
 from __future__ import annotations
@@ -12,6 +13,12 @@ from pathlib import Path
 from odefit.errors import OdefitError, suggestion
 from odefit.formats import load_problem
 from odefit.problem import Problem
+
+WITHOUT_MINIMUM = {
+    "herbert/ridge": "mu_max and K_S rise together: only their quotient matters",
+    "ecoli_batches": "K_IS rises: the data do not show that S hinders growth on A",
+}
+"""Problems whose objective falls for ever along a flat valley, and why: an honest fit does not converge."""
 
 _HERE = Path(__file__).parent
 _KINDS = (".toml", ".py")
