@@ -219,7 +219,6 @@ MEASUREMENT_MISTAKES = {
         ProblemError,
         "a measurement has a negative weight; weights lie between",
     ),
-    "weight infinite": ({"weight": [INF, 1.0]}, UnsupportedError, "infinite weights"),
     "sigma and weight": (
         {"sigma": [1.0, 1.0], "weight": [NAN, 2.0]},
         ProblemError,
