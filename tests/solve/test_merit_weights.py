@@ -95,7 +95,7 @@ def test_no_smaller_weight_would_do(seed, roots):
 
 
 def test_rows_whose_weight_is_below_the_common_one_count_with_their_own():
-    """The closed form with one m for all rows would choose 9.5, and leave the best multiple at 0.24."""
+    """The closed form with one m for all rows would choose 9, and leave the best multiple at 9/13."""
     heavy = Heavy(np.array([[0.0, 1.0], [1.0, 0.0]]), np.array([1.0, 1.0]), np.array([INF, np.sqrt(2.0)]))
     linear = Linear(Reduced(np.eye(2), np.array([-1.0, -1.0]), heavy))
     merit = Merit(heavy.root)
