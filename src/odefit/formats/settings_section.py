@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from odefit.formats.sections import check_keys, number, table, text, whole
+from odefit.formats.sections import check_keys, number, numbers, table, text, whole
 from odefit.problem import Settings
 
 _Reader = Callable[[str, Any], Any]
@@ -23,6 +23,9 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, _Reader]]] = {
         "freeze": ("freeze", text),
         "tol": ("tol", number),
         "max_iterations": ("max_iterations", whole),
+        "horizons": ("horizons", numbers),
+        "confidence": ("confidence", number),
+        "relaxation": ("relaxation", number),
     },
 }
 """Section to key to the setting's own name and how it is read."""

@@ -1,6 +1,6 @@
 """Ways to reach the minimum: loops over fits."""
 
-from odefit.strategy.result import FitResult
-from odefit.strategy.single import METHODS, fit_by
+from odefit.strategy.methods import METHODS, fit_by
+from odefit.strategy.result import Attempt, FitResult
 
-__all__ = ["METHODS", "FitResult", "fit_by"]
+__all__ = ["METHODS", "Attempt", "FitResult", "fit_by"]
