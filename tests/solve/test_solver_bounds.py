@@ -154,10 +154,10 @@ def test_unknown_without_influence_at_its_bound():
 def test_a_rejected_step_to_a_bound_is_shortened():
     # the full step leads out of the box, and the way to the bound crosses a hill: half of it is to be tried next
     def function(x):
-        return np.array([10.0 + np.sin(40.0 * x[0]) - 0.1 * x[0]])
+        return np.array([100.0 + np.sin(40.0 * x[0])])
 
     lower, upper = np.array([-1.0]), np.array([1.0])
     result, objective = minimise_function(function, np.array([0.0]), lower=lower, upper=upper)
-    assert result.value < 0.5 * 9.2**2
+    assert result.value < 0.5 * 99.5**2
     assert len({float(x[0]) for x, *_ in objective.log}) > 2
     assert_inside(objective, lower, upper)

@@ -176,9 +176,14 @@ def test_an_unstable_model_is_fitted_to_rounding_and_says_so():
     assert any("rounding" in notice.text for notice in result.warnings)
 
 
-@pytest.mark.parametrize(("key", "value", "words"), [
-    ("confidence", 1.5, "between 0 and 1"), ("relaxation", -1.0, "above 0"), ("horizons", (1.0, math.nan), "increasing"),
-])  # fmt: skip
-def test_bad_settings_are_refused(orbits, key, value, words):
+BAD = {
+    "between 0 and 1": {"confidence": 1.5},
+    "above 0": {"relaxation": -1.0},
+    "increasing": {"horizons": (1.0, math.nan)},
+}
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_bad_settings_are_refused(orbits, words):
     with pytest.raises(of.ProblemError, match=words):
-        orbits.with_settings(**{key: value})
+        orbits.with_settings(**BAD[words])

@@ -135,7 +135,7 @@ class _Incremental:
         self.evaluations = self.refreshes = 0
 
     def record(self, row: TraceRow) -> None:
-        """Number the iterations of all horizons through."""
+        """Keep a row, numbered through all horizons."""
         self.trace.append(dataclasses.replace(row, iteration=len(self.trace) + 1))
         if self.callback is not None:
             self.callback(self.trace[-1])
