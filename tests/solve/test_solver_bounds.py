@@ -156,7 +156,7 @@ def test_a_rejected_step_to_a_bound_is_shortened():
     def function(x):
         return np.array([100.0 + np.sin(40.0 * x[0])])
 
-    lower, upper = np.array([-1.0]), np.array([1.0])
+    lower, upper = np.array([-0.5]), np.array([0.5])
     result, objective = minimise_function(function, np.array([0.0]), lower=lower, upper=upper)
     assert result.value < 0.5 * 99.5**2
     assert len({float(x[0]) for x, *_ in objective.log}) > 2

@@ -182,18 +182,19 @@ class _Incremental:
     ) -> tuple[SolverResult, int]:
         """Fit on one horizon; bounds of our own that turn out active are relaxed and the fit goes on."""
         tol = 0.0 if self.confined or is_last else _COARSE
-        for relaxations in range(_MOST_RELAXATIONS + 1):
+        relaxations = 0
+        while True:  # at most _MOST_RELAXATIONS times: then no bound is of our own
             solution = self.search.minimise(objective, x, bounds, tol=tol)
             self.evaluations += solution.evaluations
             self.refreshes += solution.refreshes
             if solution.status in ("failed", "interrupted"):
-                break
+                return solution, relaxations
             wider = relaxed(solution.x, bounds, user, self.problem.settings.relaxation)
             if wider is None:
-                break
+                return solution, relaxations
             x = solution.x
-            bounds = wider if relaxations < _MOST_RELAXATIONS - 1 else user
-        return solution, relaxations
+            relaxations += 1
+            bounds = wider if relaxations < _MOST_RELAXATIONS else user
 
     def confidence_bounds(
         self, objective: SingleShooting, solution: SolverResult, user: tuple[Array, Array]
