@@ -43,6 +43,7 @@ def fit(
     *,
     method: str | None = None,
     solver: str | Solver | None = None,
+    start: str | None = None,
     callback: Callable[[TraceRow], None] | None = None,
 ) -> FitResult:
     """Estimate the free parameters of `problem`.
@@ -53,6 +54,9 @@ def fit(
         Strategy; the problem's own setting if None.
     solver
         Name of a solver, or a composition of one's own; the problem's own setting if None.
+    start
+        "auto": start values from the data, where these can tell them; "given": those of the problem; the
+        problem's own setting if None.
     callback
         Called after each iteration.
 
@@ -65,7 +69,7 @@ def fit(
     stop = StopFlag()
     chosen = problem.settings.method if method is None else method
     with stop_on_interrupt(stop):
-        return fit_by(chosen, problem, solver=solver, stop=stop, callback=callback)
+        return fit_by(chosen, problem, solver=solver, start=start, stop=stop, callback=callback)
 
 
 def simulate(

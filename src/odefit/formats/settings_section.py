@@ -23,6 +23,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, _Reader]]] = {
         "freeze": ("freeze", text),
         "tol": ("tol", number),
         "max_iterations": ("max_iterations", whole),
+        "start": ("start", text),
         "horizons": ("horizons", numbers),
         "confidence": ("confidence", number),
         "relaxation": ("relaxation", number),

@@ -21,6 +21,7 @@ from odefit.statistics import (
     linearised_statistics,
     prediction_band,
 )
+from odefit.strategy.start_values import StartValues
 from odefit.strategy.times import prediction_times
 from odefit.transcribe import SingleShooting
 from odefit.transcribe.bordered import BorderedLinear
@@ -106,6 +107,8 @@ class FitResult:
         The strategy and the solver that were used.
     attempts
         The fits that the strategy is made of, in order.
+    start_values
+        What the data told of the start values, if they were asked.
     """
 
     problem: Problem
@@ -114,6 +117,7 @@ class FitResult:
     method: str = "single"
     solver: str = "trust"
     attempts: tuple[Attempt, ...] = ()
+    start_values: StartValues | None = None
 
     def __post_init__(self) -> None:
         if not self.attempts:
@@ -319,6 +323,8 @@ class FitResult:
         if idle:
             text = f"{', '.join(idle)}: no data tell the value; the start value was used."
             found.append(Notice("parameter.no-data", text))
+        if self.start_values is not None and (self.start_values.missing or self.start_values.moved):
+            found.append(Notice("start.values", self.start_values.text))
         for name, row in self.parameters.items():
             if row.verdict == "at its bound":
                 found.append(Notice("parameter.bound", f"'{name}' is at its bound {row.estimate:g}."))
@@ -365,6 +371,7 @@ class FitResult:
             "dof": self.dof,
             "method": self.method,
             "solver": self.solver,
+            "start_values": None if self.start_values is None else self.start_values.text,
             "attempts": [attempt.to_dict() for attempt in self.attempts],
             "validation": {
                 name: {"n_data": row.n_data, "sum_of_squares": _number(row.sum_of_squares)}
