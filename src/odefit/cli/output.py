@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import typer
 
@@ -33,13 +33,18 @@ def announce_compilation() -> None:
         logger.addHandler(_Stderr())
 
 
-def fit_and_report(problem: Problem, method: str | None, solver: str | None, json: bool, out: Path | None) -> None:
+def fit_and_report(
+    problem: Problem, method: str | None, solver: str | None, json: bool, out: Path | None, **options: Any
+) -> None:
     """Fit, print, write ``result.json`` if asked to, and leave with the right exit code."""
     import odefit.api
 
     announce_compilation()
-    result: FitResult = odefit.api.fit(problem, method=method, solver=solver)
+    result: FitResult = odefit.api.fit(problem, method=method, solver=solver, **options)
     print(result_json(result) if json else result.summary(), end="" if json else "\n")
+    for record in (result.start_values, result.multistart):
+        if record is not None:
+            print(f"odefit: {record.text}", file=sys.stderr)
     if out is not None:
         path = write_result(result, out)
         print(f"odefit: wrote {path}", file=sys.stderr)

@@ -24,13 +24,15 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, _Reader]]] = {
         "tol": ("tol", number),
         "max_iterations": ("max_iterations", whole),
         "start": ("start", text),
+        "starts": ("starts", whole),
+        "seed": ("seed", whole),
         "horizons": ("horizons", numbers),
         "confidence": ("confidence", number),
         "relaxation": ("relaxation", number),
     },
 }
 """Section to key to the setting's own name and how it is read."""
-_PLANNED = {"integrator": (), "fit": ("criterion", "starts", "seed")}
+_PLANNED = {"integrator": (), "fit": ("criterion",)}
 
 
 def read_settings(content: Mapping[str, Any]) -> Settings:

@@ -43,6 +43,8 @@ class Settings:
         than the fraction `tol`, or after that many iterations.
     start
         "given", or "auto": all start values come from the data where these can tell them.
+    starts, seed
+        Fit from that many start values, drawn with that seed, and keep the best.
     horizons, confidence, relaxation
         Incremental single shooting: times at which its horizons end (empty: 1, 2, 4, ... data), level of the
         bounds that one horizon sets the next, and how far such a bound is moved, in widths, if it is active.
@@ -58,6 +60,8 @@ class Settings:
     tol: float = 1e-6
     max_iterations: int = 200
     start: str = "given"
+    starts: int = 1
+    seed: int = 0
     horizons: tuple[float, ...] = ()
     confidence: float = 0.99
     relaxation: float = 2.0
@@ -68,7 +72,9 @@ class Settings:
             value = getattr(self, name)
             if not 0 < value < 1:
                 raise ProblemError(f"'{name}' is {value:g}; it must lie between 0 and 1.")
-        for name in ("max_steps", "max_iterations"):
+        if self.seed < 0:
+            raise ProblemError(f"'seed' is {self.seed}; it must not be negative.")
+        for name in ("max_steps", "max_iterations", "starts"):
             if getattr(self, name) < 1:
                 raise ProblemError(f"'{name}' is {getattr(self, name)}; it must be at least 1.")
         if self.start not in ("given", "auto"):

@@ -30,6 +30,8 @@ from odefit.transcribe.dense import DenseLinear
 if TYPE_CHECKING:
     import pandas as pd
 
+    from odefit.study import Multistart
+
 SCHEMA = "odefit-result-1"
 _AS_GOOD_AS_EXACT = 1e4  # root weight from which rounding could not tell a row from one that holds exactly
 
@@ -109,6 +111,8 @@ class FitResult:
         The fits that the strategy is made of, in order.
     start_values
         What the data told of the start values, if they were asked.
+    multistart
+        All fits, if this is the best one of several.
     """
 
     problem: Problem
@@ -118,6 +122,7 @@ class FitResult:
     solver: str = "trust"
     attempts: tuple[Attempt, ...] = ()
     start_values: StartValues | None = None
+    multistart: Multistart | None = None
 
     def __post_init__(self) -> None:
         if not self.attempts:
@@ -372,6 +377,7 @@ class FitResult:
             "method": self.method,
             "solver": self.solver,
             "start_values": None if self.start_values is None else self.start_values.text,
+            "multistart": None if self.multistart is None else self.multistart.to_dict(),
             "attempts": [attempt.to_dict() for attempt in self.attempts],
             "validation": {
                 name: {"n_data": row.n_data, "sum_of_squares": _number(row.sum_of_squares)}
