@@ -21,6 +21,7 @@ from odefit.problem import Problem
 from odefit.solve import Solver, TraceRow
 from odefit.strategy import FitResult, fit_by
 from odefit.strategy.times import data_times
+from odefit.study import StartRun, fit_from_many
 from odefit.transcribe import SingleShooting
 from odefit.transcribe.bordered import BorderedLinear
 from odefit.transcribe.dense import DenseLinear
@@ -43,7 +44,12 @@ def fit(
     *,
     method: str | None = None,
     solver: str | Solver | None = None,
+    start: str | None = None,
+    starts: int | None = None,
+    seed: int | None = None,
+    workers: int | None = None,
     callback: Callable[[TraceRow], None] | None = None,
+    progress: Callable[[StartRun, int], None] | None = None,
 ) -> FitResult:
     """Estimate the free parameters of `problem`.
 
@@ -53,8 +59,18 @@ def fit(
         Strategy; the problem's own setting if None.
     solver
         Name of a solver, or a composition of one's own; the problem's own setting if None.
+    start
+        "auto": start values from the data, where these can tell them; "given": those of the problem; the
+        problem's own setting if None.
+    starts, seed
+        Fit from that many start values drawn with that seed, and return the best, with all of them as
+        `multistart`; the problem's own settings if None.
+    workers
+        Processes or threads for several starts; as many as there are cores if None.
     callback
-        Called after each iteration.
+        Called after each iteration of a single fit.
+    progress
+        Called after each fit of several, with its record and how many are done.
 
     Returns
     -------
@@ -64,8 +80,18 @@ def fit(
     """
     stop = StopFlag()
     chosen = problem.settings.method if method is None else method
+    count = problem.settings.starts if starts is None else starts
+    if count < 1:
+        raise OdefitError(f"starts = {count}; there must be at least one.")
+    if count > 1:
+        chosen_seed = problem.settings.seed if seed is None else seed
+        with stop_on_interrupt(stop):
+            return fit_from_many(
+                chosen, problem, starts=count, seed=chosen_seed, workers=workers, solver=solver, start=start,
+                stop=stop, progress=progress,
+            )  # fmt: skip
     with stop_on_interrupt(stop):
-        return fit_by(chosen, problem, solver=solver, stop=stop, callback=callback)
+        return fit_by(chosen, problem, solver=solver, start=start, stop=stop, callback=callback)
 
 
 def simulate(

@@ -71,7 +71,7 @@ TOML = {
 PARAMETER = {
     "start is text": (parameters('k = "1"'), r"start value of 'k' must be a number, not the text '1'"),
     "start is a flag": (parameters("k = true"), "must be a number, not true"),
-    "start is auto": (parameters('k = { start = "auto" }'), "not supported yet: start = \"auto\" of 'k'"),
+    "start is another word": (parameters('k = { start = "automatic" }'), "'start' of 'k' must be a number"),
     "linear": (parameters("k = { linear = true, lower = 0 }"), "not supported yet: linear = true of 'k'"),
     "no start": (parameters("k = { lower = 0 }"), "'k' has no start value"),
     "unknown key": (parameters("k = { strat = 1 }"), "unknown key 'strat'; did you mean 'start'"),
@@ -243,7 +243,7 @@ TABLES = {
     "parameters: twice": ("parameters", "name,start\nk,1\nk,2\n", "line 3, column 'name': the parameter 'k' is given"),
     "parameters: number": ("parameters", "name,start,lower\nk,1,x\n", "line 2, column 'lower': 'x' is not a number"),
     "parameters: fixed": ("parameters", "name,start,fixed\nk,1,x\n", "line 2, column 'fixed': 'x' is neither"),
-    "parameters: auto": ("parameters", "name,start\nk,auto\n", 'not supported yet: start = "auto"'),
+    "parameters: another word": ("parameters", "name,start\nk,automatic\n", "'automatic' is not a number"),
     "parameters: linear": ("parameters", "name,linear\nk,true\n", "not supported yet: linear"),
     "parameters: rows": ("parameters", "name,start\n", "no rows"),
     "experiments: no name": ("experiments", "k\n1\n", "no column 'experiment'"),

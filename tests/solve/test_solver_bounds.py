@@ -149,3 +149,15 @@ def test_unknown_without_influence_at_its_bound():
     )
     assert result.status == "converged"
     assert result.x[0] == pytest.approx(1.0, rel=1e-6)
+
+
+def test_a_rejected_step_to_a_bound_is_shortened():
+    # the full step leads out of the box, and the way to the bound crosses a hill: half of it is to be tried next
+    def function(x):
+        return np.array([100.0 + np.sin(40.0 * x[0])])
+
+    lower, upper = np.array([-0.5]), np.array([0.5])
+    result, objective = minimise_function(function, np.array([0.0]), lower=lower, upper=upper)
+    assert result.value < 0.5 * 99.5**2
+    assert len({float(x[0]) for x, *_ in objective.log}) > 2
+    assert_inside(objective, lower, upper)

@@ -16,6 +16,9 @@ Method = Annotated[str | None, typer.Option(help="Strategy; the file's own by de
 SolverName = Annotated[
     str | None, typer.Option("--solver", help=f"One of {', '.join(SOLVERS)}; the file's own by default.")
 ]
+Start = Annotated[str | None, typer.Option(help='"auto": start values from the data; "given": those of the file.')]
+Starts = Annotated[int | None, typer.Option(min=1, help="Fit from that many start values and keep the best.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Which start values are drawn.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the summary.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors; the exit code tells.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for result.json; made if needed.")]
@@ -25,6 +28,9 @@ def fit(
     file: Annotated[Path, typer.Argument(help="Problem file (TOML).")],
     method: Method = None,
     solver: SolverName = None,
+    start: Start = None,
+    starts: Starts = None,
+    seed: Seed = None,
     values: Set = None,
     fix: Fix = None,
     free: Free = None,
@@ -42,4 +48,4 @@ def fit(
     odefit fit barnes.toml --from results --set k1=3 --fix k2
     """
     problem = changed(load_problem(file), values, fix, free, source)
-    fit_and_report(problem, method, solver, json=json, quiet=quiet, out=out)
+    fit_and_report(problem, method, solver, json=json, quiet=quiet, out=out, start=start, starts=starts, seed=seed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import typer
 
@@ -45,7 +45,14 @@ def write_text(path: Path, text: str) -> None:
 
 
 def fit_and_report(
-    problem: Problem, method: str | None, solver: str | None, *, json: bool, quiet: bool, out: Path | None
+    problem: Problem,
+    method: str | None,
+    solver: str | None,
+    *,
+    json: bool,
+    quiet: bool,
+    out: Path | None,
+    **options: Any,
 ) -> None:
     """Fit, print, write ``result.json`` if asked to, and leave with the right exit code."""
     import odefit.api
@@ -55,9 +62,12 @@ def fit_and_report(
     if not quiet:
         announce_compilation()
     with LiveTable(quiet=quiet or json) as callback:
-        result: FitResult = odefit.api.fit(problem, method=method, solver=solver, callback=callback)
+        result: FitResult = odefit.api.fit(problem, method=method, solver=solver, callback=callback, **options)
     if not quiet:
         print(result_json(result) if json else result.summary(), end="" if json else "\n")
+        for record in (result.start_values, result.multistart):
+            if record is not None:
+                print(f"odefit: {record.text}", file=sys.stderr)
     if out is not None:
         path = write_result(result, out)
         if not quiet:

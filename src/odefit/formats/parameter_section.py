@@ -25,7 +25,7 @@ from odefit.problem import Parameter
 
 _READERS: dict[str, Callable[[str, Any], Any]] = {
     "start": number, "lower": number, "upper": number, "scale": text, "fixed": flag, "prior": text,
-    "expression": text, "per": text, "linear": flag, "unit": text,
+    "expression": text, "per": text, "linear": flag, "unit": text, "auto": flag,
 }  # fmt: skip
 _FLAGS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
@@ -92,6 +92,8 @@ def _expanded(entries: Mapping[str, Any], model: Model) -> dict[str, Any]:
 
 def _parameter(name: str, entry: Any) -> Parameter:
     if not isinstance(entry, dict):
+        if entry == "auto":
+            return Parameter(name, auto=True)
         if isinstance(entry, str):
             raise ProblemError(
                 f"the start value of '{name}' must be a number, not the text '{entry}'; "
@@ -100,13 +102,14 @@ def _parameter(name: str, entry: Any) -> Parameter:
         return Parameter(name, start=number(f"the start value of '{name}'", entry))
     where = f"parameter '{name}'"
     check_keys(where, entry, _READERS)
-    if entry.get("start") == "auto":
-        raise UnsupportedError(f"start = \"auto\" of '{name}'; give a number")
+    if entry.get("start") == "auto":  # a short form of auto = true
+        entry = {key: value for key, value in entry.items() if key != "start"} | {"auto": True}
     if entry.get("linear") is True:
         raise UnsupportedError(f"linear = true of '{name}'; give it a start value instead")
-    if "start" not in entry and "expression" not in entry:
+    if "start" not in entry and "expression" not in entry and not entry.get("auto"):
         raise ProblemError(f"{where} has no start value; add start = ...")
-    return Parameter(name, **{key: _READERS[key](f"'{key}' of '{name}'", value) for key, value in entry.items()})
+    options = {key: _READERS[key](f"'{key}' of '{name}'", value) for key, value in entry.items()}
+    return Parameter(name, **options)
 
 
 def _rows(file: Located) -> dict[str, Any]:

@@ -59,6 +59,13 @@ def number(where: str, value: Any) -> float:
         raise ProblemError(f"{where} is too large for a number.") from None
 
 
+def numbers(where: str, value: Any) -> tuple[float, ...]:
+    """Return `value` if it is a list of numbers."""
+    if not isinstance(value, list):
+        raise ProblemError(f"{where} must be a list of numbers, not {words_for(value)}.")
+    return tuple(number(f"{where}, entry {i + 1},", one) for i, one in enumerate(value))
+
+
 def whole(where: str, value: Any) -> int:
     """Return `value` if it is a whole number."""
     if isinstance(value, bool) or not isinstance(value, int):

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from odefit.formats.sections import check_keys, number, table, text, whole
+from odefit.formats.sections import check_keys, number, numbers, table, text, whole
 from odefit.problem import Settings
 
 _Reader = Callable[[str, Any], Any]
@@ -23,10 +23,16 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, _Reader]]] = {
         "freeze": ("freeze", text),
         "tol": ("tol", number),
         "max_iterations": ("max_iterations", whole),
+        "start": ("start", text),
+        "starts": ("starts", whole),
+        "seed": ("seed", whole),
+        "horizons": ("horizons", numbers),
+        "confidence": ("confidence", number),
+        "relaxation": ("relaxation", number),
     },
 }
 """Section to key to the setting's own name and how it is read."""
-_PLANNED = {"integrator": (), "fit": ("criterion", "starts", "seed")}
+_PLANNED = {"integrator": (), "fit": ("criterion",)}
 
 
 def read_settings(content: Mapping[str, Any]) -> Settings:

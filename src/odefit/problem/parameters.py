@@ -37,6 +37,9 @@ class Parameter:
         Eliminate a parameter that enters linearly; refused until that method exists.
     unit
         Label for reports.
+    auto
+        Let the data give the start value; `start` (1, or a value inside the bounds, if left out) serves where
+        they cannot.
     """
 
     name: str
@@ -50,6 +53,7 @@ class Parameter:
     per: str | None = None
     linear: bool = False
     unit: str = ""
+    auto: bool = False
 
     def __post_init__(self) -> None:
         if self.linear:
@@ -69,7 +73,18 @@ class Parameter:
                     )
             return
         self._apply_prior()
+        if self.auto and math.isnan(self.start):
+            object.__setattr__(self, "start", self._anywhere_inside())
         self._check_numbers()
+
+    def _anywhere_inside(self) -> float:
+        """Return 1 if the bounds allow it, else their mean, or a point at their side."""
+        lower, upper = max(self.lower, 0.0) if self.scale in ("log", "log10") else self.lower, self.upper
+        if lower < 1 < upper:
+            return 1.0
+        if math.isfinite(lower) and math.isfinite(upper):
+            return math.sqrt(lower * upper) if lower > 0 else 0.5 * (lower + upper)
+        return lower + max(1.0, abs(lower)) if math.isfinite(lower) else upper - max(1.0, abs(upper))
 
     def _apply_prior(self) -> None:
         """Read the prior; a uniform one is bounds."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -40,6 +41,13 @@ class Settings:
     tol, max_iterations
         The fit ends when the linearised problem promises to reduce the norm of the residuals by less
         than the fraction `tol`, or after that many iterations.
+    start
+        "given", or "auto": all start values come from the data where these can tell them.
+    starts, seed
+        Fit from that many start values, drawn with that seed, and keep the best.
+    horizons, confidence, relaxation
+        Incremental single shooting: times at which its horizons end (empty: 1, 2, 4, ... data), level of the
+        bounds that one horizon sets the next, and how far such a bound is moved, in widths, if it is active.
     """
 
     integrator: str = "auto"
@@ -51,15 +59,31 @@ class Settings:
     freeze: str = "omega"
     tol: float = 1e-6
     max_iterations: int = 200
+    start: str = "given"
+    starts: int = 1
+    seed: int = 0
+    horizons: tuple[float, ...] = ()
+    confidence: float = 0.99
+    relaxation: float = 2.0
 
     def __post_init__(self) -> None:
-        for name in ("rtol", "atol", "tol"):
+        object.__setattr__(self, "horizons", tuple(float(time) for time in self.horizons))
+        for name in ("rtol", "atol", "tol", "confidence"):
             value = getattr(self, name)
             if not 0 < value < 1:
                 raise ProblemError(f"'{name}' is {value:g}; it must lie between 0 and 1.")
-        for name in ("max_steps", "max_iterations"):
+        if self.seed < 0:
+            raise ProblemError(f"'seed' is {self.seed}; it must not be negative.")
+        for name in ("max_steps", "max_iterations", "starts"):
             if getattr(self, name) < 1:
                 raise ProblemError(f"'{name}' is {getattr(self, name)}; it must be at least 1.")
+        if self.start not in ("given", "auto"):
+            raise ProblemError(f"'start' is '{self.start}'; it is \"given\" or \"auto\".")
+        if not self.relaxation > 0:
+            raise ProblemError(f"'relaxation' is {self.relaxation:g}; it must be above 0.")
+        pairs = zip(self.horizons, self.horizons[1:], strict=False)
+        if not all(map(math.isfinite, self.horizons)) or any(a >= b for a, b in pairs):
+            raise ProblemError(f"'horizons' is {list(self.horizons)}; it must be a list of increasing times.")
 
 
 class Structure:
@@ -184,7 +208,7 @@ class Problem:
         A parameter with several slots gets one start for all; ``**{"A0[b1]": 2.0}`` sets a single one.
         """
         single = {name: float(value) for name, value in values.items() if "[" in name}
-        whole = {name: {"start": float(value)} for name, value in values.items() if "[" not in name}
+        whole = {name: {"start": float(value), "auto": False} for name, value in values.items() if "[" not in name}
         kept = {name: value for name, value in self.starts.items() if name.split("[")[0] not in whole}
         return self._with_parameters(whole, starts={**kept, **single})
 

@@ -219,7 +219,10 @@ class BorderedStepProblem:
             c = self._system.b - self._system.times(np.where(fixed, v, 0.0))
         self._mu, self._fixed = mu, fixed
         promised = self._promised(v)
-        if (fixed & ~self.held).any() or not promised > 0.0:
+        clipped = (fixed & ~self.held).any()
+        if clipped:  # what is on bounds now has left the problem solved last, but not the step
+            length = float(np.linalg.norm(v / self._scale))
+        if clipped or not promised > 0.0:
             # too many unknowns may have been put on bounds at once: never do worse than the gradient
             along, along_promised, along_length = self._along_gradient(radius)
             if not promised >= _FRACTION_OF_GRADIENT * along_promised:

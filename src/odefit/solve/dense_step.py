@@ -468,6 +468,14 @@ def _arrive(x, v, lower, upper, x_new):
 
 
 @kernel
+def _scaled_norm(v, scale):
+    total = 0.0
+    for i in range(v.size):
+        total += (v[i] / scale[i]) ** 2
+    return math.sqrt(total)
+
+
+@kernel
 def dense_step(
     r, b, rows, right, root, x, start, logarithmic, lower, upper, radius, kind,
     a, beta, pivot, free, gain, dropped, et, beta_e, pivot_e, held, scale, v, x_new, info,
@@ -519,6 +527,7 @@ def dense_step(
         fixed[i] = held[i]
     decrement, first_rank, condition, clipped = 0.0, 0, 1.0, False
     n_free, rank, rank_e, damping, length, normal = 0, 0, 0, 0.0, 0.0, 0.0
+    whole_length, whole_norm = 0.0, 0.0
     for sweep in range(n + 1):
         n_free = _free_problem(r, b, rows, right, root, n_equality, v, scale, fixed, free, a, c, e)
         if n_equality > 0:
@@ -548,9 +557,14 @@ def dense_step(
             z[i] = gain[i] * c[i, 0]
         length = math.hypot(_norm(z, rank), normal)
         _to_unknowns(a, pivot, z, rank, n_free, y, rank_e, et, n_equality, beta_e, free, scale, column, v)
+        if not clipped:
+            whole_length, whole_norm = length, _scaled_norm(v, scale)
         if not _clip_to_box(free, n_free, low, high, fixed, v):
             break
         clipped = True
+    if clipped and whole_norm > 0.0:
+        # what is on bounds now has left the factored problem, but not the step: half of it must be a shorter one
+        length = max(length, whole_length * (_scaled_norm(v, scale) / whole_norm))
     promised = _promised(r, b, rows, right, root, v)
     if n_equality == 0 and (clipped or not promised > 0.0):
         # too many unknowns may have been put on bounds at once: never do worse than the gradient

@@ -29,6 +29,11 @@ Array = npt.NDArray[np.float64]
 _NO_DESCENT = 1e-4  # cosine between the residual and what an unknown can change, that is as good as none
 _MOVING = 0.01  # relative change in one step, from which an unknown is said to move
 _FADED = 1e-6  # influence of an unknown, relative to the largest one, that is left when it has run away
+_ROUNDING = 16 * np.finfo(float).eps  # relative change of an unknown that is as good as none
+_TOO_SENSITIVE = (
+    "the model depends so strongly on its parameters that their rounding decides the misfit; a method that divides the "
+    "time, such as multiple shooting, can fit the data better"
+)
 _CURVED = (
     "no further progress could be made: this is a minimum as far as can be told, but the model is so strongly curved "
     "here that its linearisation says little of it"
@@ -193,6 +198,8 @@ class _Search:
             if not proposal.v.any():
                 return None
             promised = self.merit.promised(linear, proposal)
+            if promised == 0.0:  # the trust region has become too small for any step
+                return None
             point, trial = self.try_point(point, proposal.x)
             if self.interrupted or point.failure:
                 return None
@@ -308,6 +315,9 @@ class _Search:
             return self.words_for_valley(unfelt)
         if not self.last_failure and _largest_cosine(point) <= _NO_DESCENT:
             return self.words_for_creeping(point)
+        if np.all(np.abs(self.problem.step(math.inf).v) <= _ROUNDING * np.abs(point.x)):
+            self.control.note = _TOO_SENSITIVE
+            return ends.CONVERGED, "the unknowns are determined to rounding"
         why = f" (the last failure: {self.last_failure})" if self.last_failure else ""
         return ends.STALLED, f"no step, however short, reduces the objective further{why}"
 

@@ -36,6 +36,8 @@ def notices(result: FitResult) -> Iterator[Notice]:
         yield Notice(f"convergence.{result.status}", f"The fit did not converge: {result.message}.")
     if result.solution.note:
         yield Notice("solver.note", f"{result.solution.note[0].upper()}{result.solution.note[1:]}.")
+    if result.start_values is not None and (result.start_values.missing or result.start_values.moved):
+        yield Notice("start.values", result.start_values.text)
     yield from _of_data(result)
     if result.uncertainty is not None and result.statistics is not None:
         yield from _of_residuals(result, result.uncertainty)
@@ -76,6 +78,13 @@ def _of_residuals(result: FitResult, uncertainty: Uncertainty) -> Iterator[Notic
             yield Notice("fit.chi2", text)
     if uncertainty.kind == "autocorrelated":
         yield Notice("residuals.autocorrelated", _autocorrelated(uncertainty))
+    elif uncertainty.resembles and uncertainty.autocorrelation is not None:
+        text = (
+            f"Neighbouring residuals resemble each other (correlation {uncertainty.autocorrelation.rho:.2f}): the "
+            "model may lack something, and standard errors may be too small. The series are too short to allow for it; "
+            'result.standard_errors("autocorrelated") tries.'
+        )
+        yield Notice("residuals.resemble", text)
     tests = uncertainty.tests
     if tests.equal_variance_p is not None and tests.equal_variance_p < _SUSPICIOUS:
         text = (

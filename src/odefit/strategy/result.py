@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib.metadata import version
@@ -24,12 +25,15 @@ from odefit.statistics import (
 from odefit.statistics.quality import information_criteria, r_squared
 from odefit.statistics.verdicts import Unknowns, Verdicts, verdicts
 from odefit.strategy.notices import Notice, notices
+from odefit.strategy.start_values import StartValues
 from odefit.strategy.times import prediction_times
 from odefit.strategy.uncertainty import Uncertainty
 from odefit.transcribe import SingleShooting
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from odefit.study import Multistart
 
 SCHEMA = "odefit-result-1"
 
@@ -51,6 +55,41 @@ class Validation(NamedTuple):
     failure: str
 
 
+@dataclass(frozen=True)
+class Attempt:
+    """One of the fits that a strategy is made of.
+
+    Attributes
+    ----------
+    method, status, objective, iterations
+        What it was, and how it ended.
+    horizon, share, n_data
+        Time up to which data were used, the part of all integration lengths that this is, and their number.
+    relaxations
+        How often bounds from an earlier horizon had to be moved.
+    estimates
+        Natural values of the free parameters afterwards.
+    """
+
+    method: str
+    status: str
+    objective: float
+    iterations: int
+    horizon: float = math.nan
+    share: float = 1.0
+    n_data: int = 0
+    relaxations: int = 0
+    estimates: Mapping[str, float] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types; what a method does not have is left out."""
+        result: dict[str, Any] = {"method": self.method, "status": self.status, "objective": _number(self.objective)}
+        if math.isfinite(self.horizon):
+            estimates = {name: _number(value) for name, value in self.estimates.items()}
+            result |= {"horizon": self.horizon, "iterations": self.iterations, "estimates": estimates}
+        return result
+
+
 @dataclass(frozen=True, eq=False)
 class FitResult:
     """What a fit found.
@@ -63,6 +102,12 @@ class FitResult:
         The solver's own account, with the trace.
     method, solver
         The strategy and the solver that were used.
+    attempts
+        The fits that the strategy is made of, in order.
+    start_values
+        What the data told of the start values, if they were asked.
+    multistart
+        All fits, if this is the best one of several.
     """
 
     problem: Problem
@@ -70,6 +115,19 @@ class FitResult:
     objective_function: SingleShooting = field(repr=False)
     method: str = "single"
     solver: str = "trust"
+    attempts: tuple[Attempt, ...] = ()
+    start_values: StartValues | None = None
+    multistart: Multistart | None = None
+
+    def __post_init__(self) -> None:
+        if not self.attempts:
+            one = Attempt(self.method, self.status, self.objective, self.iterations, n_data=self.n_data)
+            object.__setattr__(self, "attempts", (one,))
+
+    @property
+    def equivalent_iterations(self) -> float:
+        """Iterations weighted by how much of the whole time each integrated: what they cost."""
+        return sum(attempt.iterations * attempt.share for attempt in self.attempts)
 
     @property
     def status(self) -> str:
@@ -360,7 +418,9 @@ class FitResult:
             "method": self.method,
             "solver": self.solver,
             "integrators": self.integrators,
-            "attempts": [{"method": self.method, "status": self.status, "objective": _number(self.objective)}],
+            "start_values": None if self.start_values is None else self.start_values.text,
+            "multistart": None if self.multistart is None else self.multistart.to_dict(),
+            "attempts": [attempt.to_dict() for attempt in self.attempts],
             "validation": {
                 name: {"n_data": row.n_data, "sum_of_squares": _number(row.sum_of_squares)}
                 for name, row in self.validation.items()

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import numpy.typing as npt
 
-from odefit.errors import FitError, ProblemError, UnsupportedError, suggestion
+from odefit.errors import FitError, ProblemError, suggestion
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.solve import (
@@ -15,67 +16,90 @@ from odefit.solve import (
     Readapt,
     Scaling,
     Solver,
+    SolverResult,
     Termination,
     TraceRow,
     solve_weighted,
-    solver_named,
 )
 from odefit.strategy.result import FitResult
 from odefit.transcribe import SingleShooting
+from odefit.transcribe.observation import Observations
 
-METHODS = ("single",)
-_PLANNED = ("auto", "incremental", "multiple", "collocation")
+Array = npt.NDArray[np.float64]
 
 
-def fit_by(
-    method: str,
+def fit_single(
     problem: Problem,
-    *,
-    solver: str | Solver | None = None,
+    solver: Solver,
     stop: StopFlag | None = None,
     callback: Callable[[TraceRow], None] | None = None,
 ) -> FitResult:
-    """Fit `problem` by the strategy `method`, minimising with `solver` (None: the problem's own)."""
-    if method in _PLANNED:
-        raise UnsupportedError(f"method '{method}'; use --method single (or method = \"single\")")
-    if method not in METHODS:
-        raise ProblemError(f"there is no method '{method}'{suggestion(method, (*METHODS, *_PLANNED))}")
-    chosen = problem.settings.solver if solver is None else solver
-    return _fit_single(problem, solver_named(chosen) if isinstance(chosen, str) else chosen, stop, callback)
+    """Minimise once, from the start values."""
+    search = Search(problem, solver, stop, callback)
+    objective = search.objective()
+    return FitResult(problem, search.minimise(objective), objective, "single", solver.name)
+
+
+class Search:
+    """How a strategy minimises: a problem, a solver, and who listens."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        solver: Solver,
+        stop: StopFlag | None = None,
+        callback: Callable[[TraceRow], None] | None = None,
+    ) -> None:
+        self.problem = problem
+        self.solver = solver
+        self.stop = stop
+        self.callback = callback
+        self.freeze = solver.freeze or _policy(problem.settings.freeze)
+
+    def objective(self, data: Observations | None = None) -> SingleShooting:
+        """Return the objective of the problem, or of a part of its data."""
+        objective = SingleShooting(self.problem, self.stop, readapt=isinstance(self.freeze, Readapt), data=data)
+        if not objective.compiled.n_theta:
+            raise FitError("there is nothing to fit: no parameter is free; set fixed = false for at least one.")
+        return objective
+
+    def scaling(self, objective: SingleShooting, start: Array) -> Scaling:
+        """Return the typical sizes of the unknowns of a search from `start`."""
+        return Scaling(start, np.array([scale != "linear" for scale in objective.compiled.theta_scales]))
+
+    def minimise(
+        self,
+        objective: SingleShooting,
+        start: Array | None = None,
+        bounds: tuple[Array, Array] | None = None,
+        *,
+        tol: float = 0.0,
+    ) -> SolverResult:
+        """Minimise from `start` within `bounds`, to `tol` if that is coarser than the problem's own."""
+        compiled, settings = objective.compiled, self.problem.settings
+        x = compiled.theta_start if start is None else start
+        lower, upper = (compiled.theta_lower, compiled.theta_upper) if bounds is None else bounds
+        return solve_weighted(
+            objective,
+            x,
+            lower,
+            upper,
+            scaling=self.scaling(objective, x),
+            step=self.solver.step,
+            globalisation=self.solver.globalisation,
+            weights=self.solver.weights,
+            termination=Termination(
+                tol=max(tol, settings.tol),
+                tol_abs=0.1 * settings.rtol * objective.data_norm,
+                tol_exact=0.1 * settings.rtol * objective.data.exact_norm + settings.atol * objective.data.exact_root,
+                max_iterations=settings.max_iterations,
+            ),
+            freeze=self.freeze,
+            callback=self.callback,
+        )
 
 
 def _policy(name: str) -> FreezePolicy:
     if name not in POLICIES:
         raise ProblemError(f"there is no rule freeze = '{name}'{suggestion(name, POLICIES)}")
     return POLICIES[name]
-
-
-def _fit_single(
-    problem: Problem, solver: Solver, stop: StopFlag | None, callback: Callable[[TraceRow], None] | None
-) -> FitResult:
-    freeze = solver.freeze or _policy(problem.settings.freeze)
-    objective = SingleShooting(problem, stop, readapt=isinstance(freeze, Readapt))
-    compiled = objective.compiled
-    if not compiled.n_theta:
-        raise FitError("there is nothing to fit: no parameter is free; set fixed = false for at least one.")
-    settings, data = problem.settings, objective.data
-    start = compiled.theta_start
-    solution = solve_weighted(
-        objective,
-        start,
-        compiled.theta_lower,
-        compiled.theta_upper,
-        scaling=Scaling(start, np.array([scale != "linear" for scale in compiled.theta_scales])),
-        step=solver.step,
-        globalisation=solver.globalisation,
-        weights=solver.weights,
-        termination=Termination(
-            tol=settings.tol,
-            tol_abs=0.1 * settings.rtol * objective.data_norm,
-            tol_exact=0.1 * settings.rtol * data.exact_norm + settings.atol * data.exact_root,
-            max_iterations=settings.max_iterations,
-        ),
-        freeze=freeze,
-        callback=callback,
-    )
-    return FitResult(problem, solution, objective, "single", solver.name)

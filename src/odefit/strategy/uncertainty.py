@@ -30,6 +30,7 @@ from odefit.transcribe.dense import DenseLinear
 Array = npt.NDArray[np.float64]
 
 KINDS = ("independent", "autocorrelated", "robust")
+_ENOUGH = 20  # values in a series, from which its autocorrelation is estimated unless asked for
 _SIGNIFICANT = 1.96  # standard deviations: 2.5 % one-sided
 
 
@@ -125,12 +126,21 @@ class Uncertainty:
         """Which errors the residuals suggest: "independent" or "autocorrelated".
 
         Neighbours that *differ* more than they should are left alone: standard errors are then too large, if
-        anything.  So are residuals that show the error of the integration only.
+        anything.  So are residuals that show the error of the integration only, and short series: a correlation
+        from a dozen values is so uncertain that intervals which allow for it say next to nothing.
         """
+        return "autocorrelated" if self.resembles and self.longest_series >= _ENOUGH else "independent"
+
+    @property
+    def resembles(self) -> bool:
+        """Whether neighbouring residuals resemble each other more than independent ones would."""
         test = self.lag_test
-        if test is None or test.z < _SIGNIFICANT or not self.independent.resolved:
-            return "independent"
-        return "autocorrelated"
+        return test is not None and test.z >= _SIGNIFICANT and self.independent.resolved
+
+    @property
+    def longest_series(self) -> int:
+        """Most values of one observable in one experiment."""
+        return int(np.diff(self.residuals.first).max(initial=0))
 
     def statistics(self, kind: str | None = None) -> ParameterStatistics:
         """Return the statistics for errors of this kind (None: what the residuals suggest).

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import weakref
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,6 +91,8 @@ class Observations:
         return self.heavy[np.isinf(self.heavy_root)]
 
 
+_PER_MEASUREMENT = ("at", "observable", "value", "root_weight", "row_slots", "source")
+
 _remembered: weakref.WeakKeyDictionary[Problem, dict[str, Observations]] = weakref.WeakKeyDictionary()
 
 
@@ -101,6 +105,38 @@ def observations(problem: Problem, use: str = "fit") -> Observations:
     if use not in found:
         found[use] = _gathered(problem, use)
     return found[use]
+
+
+def until(data: Observations, horizons: Sequence[float]) -> Observations:
+    """Return the measurements up to a time for each of the experiments; those left without any drop out."""
+    listed, masks = [], []
+    for o, horizon in zip(data.of_experiment, horizons, strict=True):
+        n_times = int(np.searchsorted(o.times, horizon, side="right"))
+        kept = o.at < n_times  # measurements are ordered by time: a first part of them
+        masks.append(kept)
+        if n_times:
+            times = o.times[:n_times]
+            columns = {name: getattr(o, name)[kept] for name in _PER_MEASUREMENT}
+            listed.append(dataclasses.replace(o, times=times, ends=segment_ends(o.t0, times), **columns))
+    mask = np.concatenate(masks)
+    is_heavy = np.zeros(mask.size, dtype=bool)
+    is_heavy[data.heavy] = True
+    weighted = [(o.root_weight * o.value) for o in data.of_experiment]
+    roots = np.concatenate([o.root_weight for o in data.of_experiment])
+    heavy = mask[data.heavy]
+    exact = data.exact[mask[data.exact]]
+    return Observations(
+        tuple(listed),
+        (0, *np.cumsum([o.value.size for o in listed]).tolist()),
+        int(mask.sum()),
+        float(np.linalg.norm(np.concatenate(weighted)[mask & ~is_heavy])),
+        float(np.linalg.norm(np.concatenate(weighted)[exact])),
+        float(np.linalg.norm(roots[exact])),
+        (np.cumsum(mask) - 1)[data.heavy[heavy]],
+        data.heavy_root[heavy],
+        data.heavy_factor[heavy],
+        data.heavy_rounding[heavy],
+    )
 
 
 def _gathered(problem: Problem, use: str) -> Observations:

@@ -27,6 +27,7 @@ from odefit.transcribe.bordered import BorderedLinear
 from odefit.transcribe.dense import DenseLinear
 from odefit.transcribe.observation import (
     Observation,
+    Observations,
     observations,
     observe_residuals,
 )
@@ -65,15 +66,22 @@ class SingleShooting:
     data_norm
         Norm of the weighted data: times the tolerance, what the integration can resolve.
 
-    With `readapt` every evaluation adapts grids of its own, and the objective is not smooth.
+    With `readapt` every evaluation adapts grids of its own, and the objective is not smooth.  With `data` these
+    measurements are used (a part of the problem's own); trajectories end with the last of them.
     """
 
     def __init__(
-        self, problem: Problem, stop: StopFlag | None = None, use: str = "fit", *, readapt: bool = False
+        self,
+        problem: Problem,
+        stop: StopFlag | None = None,
+        use: str = "fit",
+        *,
+        readapt: bool = False,
+        data: Observations | None = None,
     ) -> None:
         self.compiled: CompiledProblem = compile_problem(problem)
         self.names = self.compiled.theta_names
-        data = self.data = observations(problem, use)
+        data = self.data = observations(problem, use) if data is None else data
         self.observations = data.of_experiment
         self.heavy_root = data.heavy_root
         self.n_data = data.n_data

@@ -1,0 +1,200 @@
+"""What integral matching needs of a model, symbolically: one record for each experiment, made once.
+
+The right-hand side f(t, y, q) and the initial state y0(q) in the formal parameters q of an experiment, their
+derivatives by q, which pairs of parameters occur together (f is affine in a set of parameters if no pair of the
+set does), observables that are affine in the states, and relations w'y = const that hold whatever the parameters are.
+"""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import casadi as ca
+import numpy as np
+import numpy.typing as npt
+
+from odefit.compile.conditions import formal_parameters, resolve_in_experiment, stack, symbol_of
+from odefit.problem import Experiment, Problem
+from odefit.problem.problem import Structure
+
+Array = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
+
+_SAMPLES_PER_STATE = 3  # random points at which relations between the rates are looked for
+
+
+@dataclass(frozen=True, eq=False)
+class MatchingModel:
+    """One experiment's model.
+
+    Attributes
+    ----------
+    formal
+        Names of q.
+    rates, initial
+        ``(t, y, q) -> f, df/dq`` and ``q -> y0, dy0/dq``.
+    pairs
+        (n_q, n_q): a second derivative of f by this pair is not structurally zero.
+    in_rates, in_initial
+        (n, n_q): which parameters f and y0 depend on.
+    observed
+        ``(t, q) -> C, c`` of the observables C y + c.
+    usable
+        Whether an observable has this form.
+    observed_by
+        (n_observables, n_q): parameters that C or c depend on.
+    """
+
+    formal: tuple[str, ...]
+    symbols: tuple[Any, Any, Any]
+    right: Any
+    rates: Any
+    initial: Any
+    pairs: Flags
+    in_rates: Flags
+    in_initial: Flags
+    observed: Any
+    usable: Flags
+    observed_by: Flags
+
+    @cached_property
+    def conserved(self) -> Array:
+        """Rows w with w'f = 0 everywhere, (k, n): found at random points, so to rounding."""
+        n = self.symbols[1].numel()
+        rng = np.random.default_rng(0)
+        m = _SAMPLES_PER_STATE * n + 5
+        y, q = rng.uniform(0.2, 1.0, (n, m)), rng.uniform(0.2, 1.0, (len(self.formal), m))
+        f = np.array(self._mapped(m)(rng.uniform(0.2, 1.0, (1, m)), y, q)[0]).T
+        if not np.isfinite(f).all():
+            return np.empty((0, n))
+        _, w, vt = np.linalg.svd(f)
+        rank = int(np.sum(w > 1e-10 * max(w[0], 1e-300)))
+        return vt[rank:]
+
+    def along(self, times: Array, states: Array, q: Array) -> tuple[Array, Array]:
+        """Return f (m, n) and df/dq (m, n, n_q) at times (m,) with states (m, n)."""
+        m, n, n_q = times.size, states.shape[1], q.size
+        f, slopes = self._mapped(m)(times[None, :], states.T, np.repeat(q[:, None], m, axis=1))
+        # CasADi lays matrices out by columns: one (n, n_q) block beside the other
+        return np.array(f).T, np.array(slopes).T.reshape(m, n_q, n).transpose(0, 2, 1)
+
+    def _mapped(self, m: int) -> Any:
+        if m not in self._maps:
+            self._maps[m] = self.rates.map(m)
+        return self._maps[m]
+
+    def integrated(self, hidden: npt.NDArray[np.int64], n_steps: int) -> Any:
+        """Return Runge-Kutta 4 over `n_steps` steps with the states that are not `hidden` inserted.
+
+        ``(x, u, q) -> X``: x holds the hidden states and the integrals of all rates; a column of u for each step
+        the time, the step size, and the states at its begin, middle and end.
+        """
+        key = (hidden.tobytes(), n_steps)
+        if key not in self._accumulated:
+            self._accumulated[key] = self._step(hidden).mapaccum(n_steps)
+        return self._accumulated[key]
+
+    def _step(self, hidden: npt.NDArray[np.int64]) -> Any:
+        t, y, q = self.symbols
+        n, k = y.numel(), hidden.size
+        rates = ca.Function("f", [t, y, q], [self.right])
+        x, u = ca.SX.sym("x", k + n), ca.SX.sym("u", 2 + 3 * n)
+        h = u[1]
+
+        def at(stage: int, slope: Any, reach: float) -> Any:
+            full = u[2 + stage * n : 2 + (stage + 1) * n]
+            for i, place in enumerate(hidden.tolist()):
+                full[place] = x[i] + (reach * h * slope[place] if reach else 0)
+            return rates(u[0] + 0.5 * stage * h, full, q)
+
+        k1 = at(0, None, 0.0)
+        k2 = at(1, k1, 0.5)
+        k3 = at(1, k2, 0.5)
+        k4 = at(2, k3, 1.0)
+        mean = h / 6 * (k1 + 2 * k2 + 2 * k3 + k4)
+        return ca.Function("step", [x, u, q], [x + ca.vertcat(mean[hidden.tolist()], mean)])
+
+    @cached_property
+    def _accumulated(self) -> dict[Any, Any]:
+        return {}
+
+    @cached_property
+    def _maps(self) -> dict[int, Any]:
+        return {}
+
+
+_remembered: weakref.WeakKeyDictionary[Structure, tuple[Any, tuple[MatchingModel, ...]]] = weakref.WeakKeyDictionary()
+
+
+def matching_models(problem: Problem) -> tuple[MatchingModel, ...]:
+    """Return the records of all experiments; they are made once for a structure."""
+    names = tuple((p.name, p.expression, p.per) for p in problem.parameters)
+    key = (problem.model, problem.experiments, names, problem.observables)
+    found = _remembered.get(problem.structure)
+    if found is None or found[0] != key:
+        found = (key, tuple(_matching_model(problem, e) for e in problem.experiments))
+        _remembered[problem.structure] = found
+    return found[1]
+
+
+def _matching_model(problem: Problem, experiment: Experiment) -> MatchingModel:
+    model = problem.model
+    formal = formal_parameters(problem)
+    t = model.symbols[model.time]
+    y = stack(model.symbols[name] for name in model.states)
+    q = stack(symbol_of(problem, name) for name in formal)
+    f = stack(resolve_in_experiment(problem, model.rhs[name], experiment) for name in model.states)
+    y0 = stack(resolve_in_experiment(problem, _initial(problem, name, experiment), experiment) for name in model.states)
+    slopes = ca.jacobian(f, q)
+    n, n_q = y.numel(), q.numel()
+    second = np.any(_pattern(ca.jacobian(ca.vec(slopes), q)).reshape(n_q, n, n_q), axis=1)
+    g = stack(resolve_in_experiment(problem, model.symbols[name], experiment) for name in problem.observables)
+    rows = ca.jacobian(g, y)
+    curved = np.any(_pattern(ca.jacobian(ca.vec(rows), y)).reshape(n, g.numel(), n), axis=(0, 2))
+    offset = ca.substitute(g, y, ca.SX.zeros(n))
+    rows_by = np.any(_pattern(ca.jacobian(ca.vec(rows), q)).reshape(n, g.numel(), n_q), axis=0)
+    known = {symbol.name() for symbol in ca.symvar(ca.vertcat(t, y, q))}
+    # a parameter that depends on the single measurement has no one value
+    given = [{symbol.name() for symbol in ca.symvar(g[i])} <= known for i in range(g.numel())]
+    usable = np.array(given, dtype=bool) & ~np.asarray(curved)
+    shown, shown_offset = (ca.densify(rows), ca.densify(offset)) if usable.all() else _only(rows, offset, usable)
+    return MatchingModel(
+        formal=formal,
+        symbols=(t, y, q),
+        right=f,
+        rates=ca.Function("rates", [t, y, q], [ca.densify(f), ca.densify(slopes)]),
+        initial=ca.Function("initial", [q], [ca.densify(y0), ca.densify(ca.jacobian(y0, q))]),
+        pairs=np.asarray(second | second.T),
+        in_rates=_pattern(slopes),
+        in_initial=_pattern(ca.jacobian(y0, q)),
+        observed=ca.Function("observed", [t, q], [shown, shown_offset]),
+        usable=usable,
+        observed_by=np.asarray(rows_by | _pattern(ca.jacobian(offset, q))),
+    )
+
+
+def _only(rows: Any, offset: Any, usable: Flags) -> tuple[Any, Any]:
+    """Put zeros in place of observables that cannot be used (they may hold symbols that are not given)."""
+    zero = ca.SX.zeros(1, rows.size2())
+    chosen = [rows[i, :] if ok else zero for i, ok in enumerate(usable)]
+    return ca.densify(ca.vertcat(*chosen)), ca.densify(
+        ca.vertcat(*(offset[i] if ok else ca.SX(0) for i, ok in enumerate(usable)))
+    )
+
+
+def _initial(problem: Problem, state: str, experiment: Experiment) -> Any:
+    for name, value in experiment.periods[0].overrides.items():
+        if name.endswith("(0)") and name[:-3].strip() == state:
+            return problem.expression(value) if isinstance(value, str) else ca.SX(float(value))
+    return problem.model.initial[state]
+
+
+def _pattern(matrix: Any) -> Flags:
+    """Return where a matrix is not structurally zero."""
+    pattern = np.zeros(matrix.shape, dtype=bool)
+    rows, columns = matrix.sparsity().get_triplet()
+    pattern[rows, columns] = True
+    return pattern

@@ -1,0 +1,115 @@
+"""Start values from the data by integral matching: no integration of the model, no start values needed.
+
+Along a solution y(t_i) - y(t_{i-1}) = int f(t, y, q) dt.  With the states replaced by a monotone cubic (PCHIP)
+through the data, the integrals by Gauss quadrature, and each difference weighted with the standard deviations of
+its two data, this is a regression for the parameters that needs nothing else.  It is *linear* in every set of
+parameters in which f is affine (rate constants of mass action): these come from linear least squares within their
+bounds, whatever the user's start values are.  Other parameters are drawn around theirs, the linear ones eliminated for
+each draw, and the best few refined.
+
+States that are not measured come from conservation relations w'y = const where these suffice; else they are
+integrated with the measured ones inserted, and the regression is nonlinear.  Parameters of initial values only are
+matched to the data at the start, or to the matched model run back from the first data.
+
+The estimates are biased by noise in the regressors, and are meant as start values only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.problem import Problem
+from odefit.strategy.matching import Matched, Regression
+
+Array = npt.NDArray[np.float64]
+
+_INSIDE = 1e-3  # a value moved inside its bounds keeps this part of the width (or of its size) from the bound
+
+
+@dataclass(frozen=True)
+class StartValues:
+    """What matching found.
+
+    Attributes
+    ----------
+    values
+        Start values by slot.
+    used
+        What was done, in words.
+    missing
+        Slot to the reason why it keeps its start value.
+    moved
+        Slot to words on a matched value that could not be used as it is.
+    """
+
+    values: dict[str, float]
+    used: str
+    missing: dict[str, str] = field(default_factory=dict)
+    moved: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def text(self) -> str:
+        """All of it as sentences."""
+        parts = [self.used]
+        reasons: dict[str, list[str]] = {}
+        for name, reason in self.missing.items():
+            reasons.setdefault(reason, []).append(f"'{name}'")
+        parts += [f"Kept at the given start: {', '.join(names)} ({reason})." for reason, names in reasons.items()]
+        return " ".join([*parts, *self.moved.values()])
+
+
+def wanted_parameters(problem: Problem, start: str) -> tuple[str, ...]:
+    """Return the parameters whose start values are to come from the data."""
+    return tuple(p.name for p in problem.free if start == "auto" or p.auto)
+
+
+def matched_start(problem: Problem, names: Sequence[str]) -> tuple[Problem, StartValues]:
+    """Return `problem` with start values of the named parameters from its data, and an account of them."""
+    regression = Regression(problem, names)
+    found = regression.solve()
+    values: dict[str, float] = {}
+    moved: dict[str, str] = {}
+    for name, value in found.values.items():
+        parameter = regression.slots[name].parameter
+        values[name] = _inside(
+            value, found.resolution.get(name, 0.0), parameter.lower, parameter.upper, parameter.scale
+        )
+        if values[name] != value and not (parameter.lower <= value <= parameter.upper):
+            moved[name] = (
+                f"The data suggest {value:.4g} for '{name}', outside its bounds [{parameter.lower:g}, "
+                f"{parameter.upper:g}]; {values[name]:.4g} is used."
+            )
+    record = StartValues(values, _words(found, regression), found.missing, moved)
+    changed = problem.with_start(**values) if values else problem
+    return changed, record
+
+
+def _inside(value: float, resolution: float, lower: float, upper: float, scale: str) -> float:
+    """Return a value strictly inside the bounds; on a log scale at least what the data can tell from zero."""
+    low = max(lower, 0.0) if scale in ("log", "log10") else lower
+    width = upper - low if math.isfinite(upper - low) else max(abs(value), resolution, 1e-3)
+    least = low + min(_INSIDE * width, max(resolution, 1e-12)) if math.isfinite(low) else -math.inf
+    most = upper - _INSIDE * width if math.isfinite(upper) else math.inf
+    if scale in ("log", "log10") and low == 0.0 and resolution > 0.0:
+        least = min(resolution, most)
+    return min(max(value, least), most)
+
+
+def _words(found: Matched, regression: Regression) -> str:
+    if not found.values:
+        return "No start value could be found from the data."
+    how = {"linear": "linear least squares", "bounded": "linear least squares within bounds"}
+    kind = how.get(found.kind, "a nonlinear regression")
+    text = f"Start values of {', '.join(found.values)} come from the data by integral matching ({kind})."
+    if regression.completed:
+        text += f" Not measured, but known from conservation: {', '.join(regression.completed)}."
+    if regression.integrated:
+        text += f" Not measured, and integrated with the others inserted: {', '.join(regression.integrated)}."
+    if regression.sparse:
+        text += f" There are very few data of {', '.join(regression.sparse)}: these values are rough."
+    return text

@@ -1,0 +1,93 @@
+"""Doing many independent fits on several cores, with the same results in the same order however many there are.
+
+Kernels release the GIL, but the Python around the kernels of small models does not: threads bring little there
+(measured for pyridine: nothing).  So the work is done by forked processes, which share the compiled code, where the
+system has them and no foreign thread runs in this process (a fork would not take it along); else by threads.
+"""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from typing import Any
+
+from odefit.native.stop import StopFlag
+
+Work = Callable[[int], Any]
+
+_BLOCKS_PER_WORKER = 8  # so that a block of slow fits does not keep the others waiting
+_LARGEST_BLOCK = 25
+_PATIENCE = 0.1  # seconds between looks at the stop flag
+_work: Work | None = None  # in a worker process: what it was made for
+
+
+def default_workers() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def run_all(work: Work, n: int, workers: int, stop: StopFlag | None = None) -> Iterator[tuple[int, Any]]:
+    """Yield ``(i, work(i))`` for ``i < n`` as they are done, in no order; ends early if a stop is asked for."""
+    if workers <= 1 or n <= 1:
+        for i in range(n):
+            if stop is not None and stop.is_set():
+                return
+            yield i, work(i)
+        return
+    size = max(1, min(_LARGEST_BLOCK, math.ceil(n / (workers * _BLOCKS_PER_WORKER))))
+    blocks = [range(first, min(first + size, n)) for first in range(0, n, size)]
+    if can_fork():
+        context = multiprocessing.get_context("fork")
+        with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(work,)) as pool:
+            with warnings.catch_warnings():  # newer Pythons warn of any thread; see `can_fork`
+                warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
+                futures = [pool.submit(_in_process, block) for block in blocks]
+            yield from _collected(futures, stop)
+    else:
+        with ThreadPoolExecutor(workers, thread_name_prefix="odefit-fit") as pool:
+            yield from _collected([pool.submit(_in_thread, work, block) for block in blocks], stop)
+
+
+def can_fork() -> bool:
+    """Tell whether forked processes are safe here: on Linux, with no Python thread but odefit's own idle ones.
+
+    Those hold no lock while they wait, and a child starts them anew if it needs them.
+    """
+    others = (t for t in threading.enumerate() if t is not threading.main_thread())
+    return sys.platform.startswith("linux") and all(t.name.startswith("odefit") for t in others)
+
+
+def _begin(work: Work) -> None:
+    """Take over the work of the parent, which also hears Ctrl-C for us."""
+    global _work
+    _work = work
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _in_process(block: Sequence[int]) -> list[tuple[int, Any]]:
+    assert _work is not None
+    return [(i, _work(i)) for i in block]
+
+
+def _in_thread(work: Work, block: Sequence[int]) -> list[tuple[int, Any]]:
+    return [(i, work(i)) for i in block]
+
+
+def _collected(futures: list[Future[list[tuple[int, Any]]]], stop: StopFlag | None) -> Iterator[tuple[int, Any]]:
+    waiting = set(futures)
+    while waiting:
+        done, waiting = wait(waiting, timeout=_PATIENCE, return_when="FIRST_COMPLETED")
+        for future in done:
+            if not future.cancelled():
+                yield from future.result()
+        if stop is not None and stop.is_set():
+            for future in waiting:
+                future.cancel()

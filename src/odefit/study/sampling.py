@@ -1,0 +1,60 @@
+"""Where many fits start: Latin hypercube samples on the scales of the parameters.
+
+The box is that of the bounds.  Where a bound is infinite it reaches from the start value
+
+* on a logarithmic scale: a factor 100 up and down;
+* on a linear scale: from zero to ten times the start value, which keeps its sign; from -10 to 10 if that is zero.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.compile import compile_problem
+from odefit.problem import Problem
+
+Array = npt.NDArray[np.float64]
+
+_FACTOR = 100.0
+_TIMES = 10.0
+
+
+def start_box(problem: Problem) -> tuple[Array, Array]:
+    """Return the box of start values on the solver's scale, finite."""
+    compiled = compile_problem(problem)
+    lower, upper = compiled.theta_lower.copy(), compiled.theta_upper.copy()
+    for i, (x, scale) in enumerate(zip(compiled.theta_start.tolist(), compiled.theta_scales, strict=True)):
+        low, high = _reach(x, scale)
+        lower[i] = lower[i] if math.isfinite(lower[i]) else min(low, upper[i])
+        upper[i] = upper[i] if math.isfinite(upper[i]) else max(high, lower[i])
+    return lower, upper
+
+
+def _reach(x: float, scale: str) -> tuple[float, float]:
+    if scale == "log":
+        return x - math.log(_FACTOR), x + math.log(_FACTOR)
+    if scale == "log10":
+        return x - math.log10(_FACTOR), x + math.log10(_FACTOR)
+    if scale == "logit":  # from 1 % to 99 % of the width of the bounds
+        return -math.log(99.0), math.log(99.0)
+    return (min(0.0, _TIMES * x), max(0.0, _TIMES * x)) if x else (-_TIMES, _TIMES)
+
+
+def sample_starts(problem: Problem, n: int, seed: int) -> list[dict[str, float]]:
+    """Return `n` starts by slot, natural values; the first is the problem's own."""
+    from scipy.stats import qmc  # slow to import, and needed only here
+
+    compiled = compile_problem(problem)
+    lower, upper = start_box(problem)
+    sampler: Any = qmc.LatinHypercube  # newer versions call the seed rng, and take both
+    unit = sampler(len(lower), seed=seed).random(n - 1) if n > 1 else np.empty((0, len(lower)))
+    points = [compiled.theta_start, *(lower + unit * (upper - lower))]
+    starts = []
+    for point in points:
+        natural = np.clip(compiled.to_natural(point)[0], compiled.lower, compiled.upper)
+        starts.append(dict(zip(compiled.theta_names, natural.tolist(), strict=True)))
+    return starts

@@ -1,0 +1,189 @@
+"""Incremental single shooting: horizons, bounds, and the paper's second system."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import odefit as of
+from odefit.gallery import load
+from odefit.strategy.incremental import dense_horizons, doubling_horizons, relaxed, user_horizons
+from odefit.transcribe import SingleShooting
+from odefit.transcribe.observation import observations, until
+
+NAMES = ("k1", "k2", "k3", "k4")
+METHODS = ("incremental", "incremental-dense")
+DECAY = "A' = -k*A\nA(0) = 1"
+
+
+@pytest.fixture(scope="module")
+def orbits():
+    return load("lotka_volterra_iss")
+
+
+def decay(times, experiments=("main",), **options):
+    rows = [(e, t) for e in experiments for t in times[e]] if isinstance(times, dict) else [("main", t) for t in times]
+    data = of.Measurements.from_columns(
+        [t for _, t in rows], {"A": [math.exp(-0.5 * t) for _, t in rows]}, experiment=[e for e, _ in rows]
+    )
+    return of.Problem(
+        model=of.Model.from_text(DECAY),
+        parameters=[of.Parameter("k", 1.0, **options)],
+        experiments=[of.Experiment(e) for e in experiments],
+        measurements=data,
+    )
+
+
+def test_horizons_hold_powers_of_two_of_the_data(orbits):
+    assert [h[0] for h in doubling_horizons(observations(orbits))] == [0.5, 1, 2, 4, 8, 10]
+    assert [h[0] for h in dense_horizons(observations(orbits))] == pytest.approx(np.arange(1, 21) / 2)
+
+
+def test_data_at_the_start_are_not_counted():
+    assert doubling_horizons(observations(decay([0, 1, 2, 3]))) == [(1.0,), (2.0,), (3.0,)]
+    assert doubling_horizons(observations(decay([0.0]))) == [(0.0,)]
+
+
+def test_experiments_grow_together_and_the_shorter_one_is_complete_earlier():
+    problem = decay({"a": [1, 2, 3, 4, 5], "b": [10, 20]}, ("a", "b"))
+    assert doubling_horizons(observations(problem)) == [(1.0, 10.0), (2.0, 20.0), (4.0, 20.0), (5.0, 20.0)]
+    result = of.fit(problem, method="incremental")
+    assert result.estimates["k"] == pytest.approx(0.5, rel=1e-5)
+    assert [a.n_data for a in result.attempts] == [2, 4, 6, 7]
+    assert [a.share for a in result.attempts] == pytest.approx([11 / 25, 22 / 25, 24 / 25, 1])
+
+
+def test_the_users_horizons_are_used_and_end_with_all_data(orbits):
+    assert user_horizons(observations(orbits), (0.1, 3, 7, 99)) == [(3,), (7,), (10,)]
+    result = of.fit(orbits.with_settings(horizons=(3, 7)), method="incremental")
+    assert [a.horizon for a in result.attempts] == [3, 7, 10]
+    with pytest.raises(of.ProblemError, match="increasing times"):
+        orbits.with_settings(horizons=(3, 2))
+
+
+def test_a_horizon_is_the_first_part_of_the_data(orbits):
+    whole = SingleShooting(orbits)
+    part = SingleShooting(orbits, data=until(observations(orbits), [4.0]))
+    x = whole.compiled.theta_start
+    for objective in (whole, part):
+        objective.refresh(x)
+    n = part.n_data
+    assert n == 16
+    np.testing.assert_allclose(part.evaluate(x, 1).residual, whole.evaluate(x, 1).residual[:n], rtol=1e-5)
+    np.testing.assert_allclose(
+        part.evaluate(x, 1).linear.jacobian, whole.evaluate(x, 1).linear.jacobian[:n], rtol=1e-4, atol=1e-6
+    )
+
+
+def test_heavy_rows_are_cut_with_the_others():
+    problem = load("barnes/c")  # its last point has infinite weight
+    data = observations(problem)
+    last = data.of_experiment[0].times[-1]
+    assert until(data, [0.9 * last]).heavy.size == 0
+    same = until(data, [last])
+    np.testing.assert_array_equal(same.heavy, data.heavy)
+    assert same.norm == pytest.approx(data.norm, rel=1e-14)
+
+
+def test_active_bounds_are_relaxed_as_published():
+    user = (np.array([-np.inf, 0.0, -np.inf]), np.array([np.inf, 10.0, np.inf]))
+    bounds = (np.array([1.0, 2.0, 5.0]), np.array([2.0, 4.0, 6.0]))
+    lower, upper = relaxed(np.array([1.0001, 4.0, 5.5]), bounds, user, 2.0)
+    np.testing.assert_allclose(lower, [1 - 2 * 1, 2, 5])
+    np.testing.assert_allclose(upper, [2, 4 + 2 * 2, 6])
+    assert relaxed(np.array([1.5, 3.0, 5.5]), bounds, user, 2.0) is None
+
+
+def test_relaxation_ends_at_the_users_bounds():
+    user = (np.array([0.0]), np.array([3.0]))
+    _, upper = relaxed(np.array([2.0]), (np.array([1.0]), np.array([2.0])), user, 2.0)
+    assert upper[0] == 3.0
+    assert relaxed(np.array([3.0]), (np.array([0.0]), np.array([3.0])), user, 2.0) is None
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_start_of_table_3_succeeds(orbits, method):
+    start = dict(zip(NAMES, (4.2176, 9.1574, 7.9221, 9.5949), strict=True))
+    assert of.fit(orbits.with_start(**start)).objective > 1000  # single shooting ends in a wrong minimum
+    result = of.fit(orbits.with_start(**start), method=method)
+    assert result.converged
+    assert 2 * result.objective == pytest.approx(31.56594, rel=1e-5)
+    assert result.attempts[-1].horizon == 10
+    assert result.iterations == sum(a.iterations for a in result.attempts) == len(result.solution.trace)
+    assert [row.iteration for row in result.solution.trace] == list(range(1, result.iterations + 1))
+    assert result.equivalent_iterations < 0.7 * result.iterations
+    assert result.to_dict()["attempts"][0]["horizon"] == 0.5
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_most_random_starts_succeed(orbits, method):
+    starts = np.random.default_rng(3).uniform(0, 10, (20, 4))
+    fits = [of.fit(orbits.with_start(**dict(zip(NAMES, row, strict=True))), method=method) for row in starts]
+    assert sum(fit.converged and fit.objective < 15.79 for fit in fits) >= 17
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_users_bounds_are_never_left(orbits, method):
+    seen = []
+    bounded = orbits.with_bounds(k1=(0.5, 9.9), k3=(1.2, 12.0)).with_start(k1=4.2, k2=9.1, k3=7.9, k4=9.6)
+    result = of.fit(bounded, method=method, callback=seen.append)
+    assert len(seen) == result.iterations
+    for attempt in result.attempts:
+        assert 0.5 <= attempt.estimates["k1"] <= 9.9
+        assert 1.2 <= attempt.estimates["k3"] <= 12.0
+    assert result.parameters["k3"].verdict == "at its bound"
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", ["barnes", "barnes/b", "barnes/c", "arrhenius", "bioprocess"])
+def test_every_problem_runs_with_every_method(name, method):
+    problem = load(name)
+    assert of.fit(problem, method=method).objective == pytest.approx(of.fit(problem).objective, rel=1e-5, abs=1e-8)
+
+
+def test_a_failure_on_the_way_names_the_horizon():
+    model = of.Model.from_text("x' = k*x^2\nx(0) = 1")
+    data = of.Measurements.from_columns([1.0, 2.0], {"x": [1.1, 1.2]})
+    problem = of.Problem(model=model, parameters=[of.Parameter("k", 5.0)], measurements=data)
+    result = of.fit(problem, method="incremental")
+    assert result.status == "failed"
+    assert "horizon 1" in result.message
+
+
+def test_a_horizon_out_of_reach_is_approached_in_smaller_steps():
+    # with k = 5 the solution 1/(1 - k t) ends at t = 0.2, before the second datum
+    t = np.array([0.1, 0.19, 0.6, 2.0])
+    model = of.Model.from_text("x' = k*x^2\nx(0) = 1")
+    data = of.Measurements.from_columns(t, {"x": 1 / (1 - 0.1 * t)})
+    problem = of.Problem(model=model, parameters=[of.Parameter("k", 5.0)], measurements=data)
+    problem = problem.with_settings(horizons=(0.6,))
+    result = of.fit(problem, method="incremental")
+    assert result.converged
+    assert result.estimates["k"] == pytest.approx(0.1, rel=1e-5)
+    assert [a.horizon for a in result.attempts] == [0.6, 0.1, 0.6, 2.0]
+
+
+def test_an_unstable_model_is_fitted_to_rounding_and_says_so():
+    text = "y1' = y2\ny2' = 40^2*y1 - (40^2 + p^2)*sin(p*t)\ny1(0) = 0\ny2(0) = 3.141592653589793"
+    t = np.arange(1, 11) / 10
+    data = of.Measurements.from_columns(t, {"y1": np.sin(np.pi * t)}, sigma={"y1": 0.05})
+    problem = of.Problem(model=of.Model.from_text(text), parameters=[of.Parameter("p", 300.0)], measurements=data)
+    result = of.fit(problem, method="incremental")
+    assert result.converged
+    assert result.estimates["p"] == pytest.approx(np.pi, rel=1e-7)
+    assert any("rounding" in notice.text for notice in result.warnings)
+
+
+BAD = {
+    "between 0 and 1": {"confidence": 1.5},
+    "above 0": {"relaxation": -1.0},
+    "increasing": {"horizons": (1.0, math.nan)},
+}
+
+
+@pytest.mark.parametrize("words", BAD)
+def test_bad_settings_are_refused(orbits, words):
+    with pytest.raises(of.ProblemError, match=words):
+        orbits.with_settings(**BAD[words])

@@ -1,0 +1,163 @@
+"""Multistart: samples, workers, minima, failures."""
+
+from __future__ import annotations
+
+import math
+import threading
+
+import numpy as np
+import pytest
+
+import odefit as of
+from odefit.gallery import load
+from odefit.study.executors import can_fork, run_all
+from odefit.study.sampling import sample_starts, start_box
+
+
+@pytest.fixture(scope="module")
+def barnes():
+    return load("barnes")
+
+
+@pytest.fixture(scope="module")
+def result(barnes):
+    return of.fit(barnes, starts=24, seed=1, workers=1)
+
+
+def test_the_best_fit_is_an_ordinary_result(barnes, result):
+    assert result.converged
+    assert result.objective == pytest.approx(0.08223068, rel=1e-6)
+    assert result.parameters["k1"].standard_error > 0
+    record = result.multistart
+    assert len(record.runs) == 24
+    assert record.runs[0].start == {"k1": 1, "k2": 1, "k3": 1}
+    assert record.runs[record.best].objective == result.objective
+    lowest = min(run.objective for run in record.runs if run.converged)
+    assert lowest <= result.objective <= lowest * (1 + 1e-6)
+
+
+def test_runs_are_sorted_into_minima_and_failures(result):
+    record = result.multistart
+    assert sum(m.count for m in record.minima) + sum(record.failures.values()) == 24
+    objectives = [m.objective for m in record.minima]
+    assert objectives == sorted(objectives)
+    assert len(objectives) > 1  # Barnes' problem has several
+    assert all(b > 1.001 * a for a, b in zip(objectives, objectives[1:], strict=False))
+    assert record.minima[0].spread < 1e-3
+    assert f"{record.minima[0].count} of them to the best" in record.text
+    plain = result.to_dict()["multistart"]
+    assert len(plain["runs"]) == 24
+    assert plain["minima"][0]["count"] == record.minima[0].count
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_the_same_seed_gives_the_same_result_whatever_the_workers(barnes, result, workers):
+    again = of.fit(barnes, starts=24, seed=1, workers=workers)
+    assert repr(again.multistart) == repr(result.multistart)
+    assert again.estimates == result.estimates
+
+
+def test_threads_do_the_same_where_a_fork_is_not_safe(barnes, result):
+    done = threading.Event()
+    other = threading.Thread(target=done.wait, name="somebody else's")
+    other.start()
+    try:
+        assert not can_fork()
+        again = of.fit(barnes, starts=24, seed=1, workers=2)
+    finally:
+        done.set()
+        other.join()
+    assert repr(again.multistart) == repr(result.multistart)
+
+
+def test_another_seed_gives_other_starts(barnes):
+    a, b = sample_starts(barnes, 5, 1), sample_starts(barnes, 5, 2)
+    assert a[0] == b[0]
+    assert a[1:] != b[1:]
+    assert sample_starts(barnes, 5, 1) == a
+
+
+def test_progress_is_told_of_every_run(barnes):
+    seen = []
+    of.fit(barnes, starts=6, workers=2, progress=lambda run, done: seen.append((run.number, done)))
+    assert sorted(number for number, _ in seen) == list(range(6))
+    assert [done for _, done in seen] == list(range(1, 7))
+
+
+def model_with(**parameters):
+    text = "A' = " + " + ".join(f"{name}*0.1" for name in parameters) + "\nA(0) = 0"
+    data = of.Measurements.from_columns([1.0, 2.0], {"A": [1.0, 2.0]})
+    listed = [of.Parameter(name, **options) for name, options in parameters.items()]
+    return of.Problem(model=of.Model.from_text(text), parameters=listed, measurements=data)
+
+
+def test_the_box_is_that_of_the_bounds_or_around_the_start():
+    problem = model_with(
+        a={"start": 2.0}, b={"start": -3.0}, c={"start": 0.0}, d={"start": 5.0, "scale": "log"},
+        e={"start": 1.0, "lower": 0.5, "upper": 1.5}, f={"start": 1.0, "lower": -1.0},
+        g={"start": 1.0, "scale": "log10", "lower": 0.1, "upper": 10.0},
+        h={"start": 0.5, "scale": "logit", "lower": 0, "upper": 1},
+    )  # fmt: skip
+    lower, upper = start_box(problem)
+    np.testing.assert_allclose(lower, [0, -30, -10, math.log(0.05), 0.5, -1, -1, -math.log(99)])
+    np.testing.assert_allclose(upper, [20, 0, 10, math.log(500), 1.5, 10, 1, math.log(99)])
+    starts = sample_starts(problem, 50, 3)
+    for name, low, high in (("a", 0, 20), ("d", 0.05, 500), ("g", 0.1, 10), ("h", 0, 1)):
+        drawn = np.array([start[name] for start in starts])
+        assert low <= drawn.min() < drawn.max() <= high
+    logs = np.log([start["d"] for start in starts[1:]])
+    assert abs(logs.mean() - math.log(5)) < 0.2  # even on the log scale
+
+
+def test_failures_are_counted_by_cause():
+    model = of.Model.from_text("x' = k*x^2\nx(0) = 1")
+    t = np.linspace(0.2, 2, 10)
+    data = of.Measurements.from_columns(t, {"x": 1 / (1 - 0.3 * t)})
+    problem = of.Problem(model=model, parameters=[of.Parameter("k", 0.1, lower=0, upper=10)], measurements=data)
+    result = of.fit(problem, starts=20, workers=1)
+    assert result.estimates["k"] == pytest.approx(0.3, rel=1e-5)
+    assert result.multistart.failures["failed"] > 10  # the solution ends before t = 2 for k > 0.5
+    assert "failed" in result.multistart.text
+    failed = [run for run in result.multistart.runs if run.status == "failed"]
+    assert all("cannot be computed" in run.message for run in failed)
+
+
+def test_a_multistart_of_failures_only_is_a_failure():
+    model = of.Model.from_text("x' = k*x^2\nx(0) = 1")
+    data = of.Measurements.from_columns([1.0, 2.0], {"x": [1.1, 1.2]})
+    problem = of.Problem(model=model, parameters=[of.Parameter("k", 5.0, lower=3, upper=9)], measurements=data)
+    result = of.fit(problem, starts=4, workers=1)
+    assert result.status == "failed"
+    assert result.multistart.minima == ()
+    assert result.to_dict()["multistart"]["runs"][0]["objective"] is None
+
+
+def test_settings_ask_for_it_and_matched_values_take_part():
+    problem = load("lotka_volterra_iss").with_settings(starts=3, seed=4, start="auto")
+    result = of.fit(problem, workers=1)
+    assert len(result.multistart.runs) == 3
+    assert result.multistart.seed == 4
+    assert result.multistart.best == 0
+    assert result.start_values is not None
+    with pytest.raises(of.OdefitError, match="at least one"):
+        of.fit(problem, starts=0)
+    with pytest.raises(of.ProblemError, match="'seed' is -1"):
+        problem.with_settings(seed=-1)
+
+
+def test_one_value_per_experiment_is_drawn_for_each():
+    starts = sample_starts(load("arrhenius"), 4, 0)
+    assert {"A0[b330]", "A0[b345]", "A0[b360]"} <= starts[1].keys()
+    assert starts[1]["A0[b330]"] != starts[1]["A0[b345]"]
+
+
+def test_a_stop_ends_the_work_early():
+    from odefit.native.stop import StopFlag
+
+    stop = StopFlag()
+    seen = []
+    for i, value in run_all(lambda i: i * i, 1000, 1, stop):
+        seen.append((i, value))
+        if i == 3:
+            stop.set()
+    assert seen == [(0, 0), (1, 1), (2, 4), (3, 9)]
