@@ -13,7 +13,7 @@ import pytest
 import odefit as of
 from odefit.native.stop import StopFlag
 from odefit.solve import SOLVERS, ErrorGrowth, LinearStep, Readapt, Solver, StepLength
-from odefit.strategy.single import fit_by
+from odefit.strategy import fit_by
 
 TOML = """[model]
 equations = \"\"\"
