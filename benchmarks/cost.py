@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import sys
 import time
+from functools import partial
 
 import numpy as np
 
@@ -65,7 +66,7 @@ def slope(x: float, y: float, before: tuple[float, float] | None) -> str:
 
 def against_columns(n: int = 50) -> None:
     model = chain(n)
-    calls = {str(q): (lambda run=run_of(model, q): solve(model, run, 1)) for q in COLUMNS}
+    calls = {str(q): partial(solve, model, run_of(model, q), 1) for q in COLUMNS}
     best = best_cpu_seconds({"0": lambda: solve(model, run_of(model, 0), 0)} | calls, rounds=8)
     rows, before = [], None
     for q, seconds in best.items():

@@ -115,13 +115,11 @@ def compare(problem: StiffProblem, methods: Mapping[str, type[Method]], *, large
         if any(a.method == name for a in points)
     }
     base = table[OWN[0]]
-    rows = [
-        [
-            name,
-            *(f"{s * 1e6:.0f} ({s / b:.1f})" if math.isfinite(s * b) else "-" for s, b in zip(line, base, strict=True)),
-        ]
-        for name, line in table.items()
-    ]
+
+    def cell(seconds: float, own: float) -> str:
+        return f"{seconds * 1e6:.0f} ({seconds / own:.1f})" if math.isfinite(seconds * own) else "-"
+
+    rows = [[name, *map(cell, line, base)] for name, line in table.items()]
     print_rows("CPU us at equal accuracy (ratio to odefit ddm)", ["method", *(f"{x:.0e}" for x in LEVELS)], rows)
     for line in marks(table, large=large):
         print(f"  {line}")
