@@ -18,7 +18,7 @@ from odefit.gallery import path_of
 KEYS = [
     "schema", "status", "message", "objective", "iterations", "evaluations", "parameters", "derived", "loglik", "chi2",
     "n_data", "dof", "aic", "aicc", "bic", "r2", "errors", "correlation", "tests",
-    "method", "solver", "attempts", "validation", "warnings", "versions",
+    "method", "solver", "integrators", "start_values", "multistart", "attempts", "validation", "warnings", "versions",
 ]  # fmt: skip
 
 
@@ -85,9 +85,9 @@ def test_numbers_are_exact():
 @pytest.mark.parametrize(
     ("name", "status", "codes"),
     [
-        ("converged", "converged", ["residuals.autocorrelated"]),
-        ("at a bound", "converged", ["residuals.autocorrelated", "parameter.bound"]),
-        ("undetermined", "converged", ["residuals.autocorrelated", "parameter.combination"]),
+        ("converged", "converged", ["residuals.resemble"]),
+        ("at a bound", "converged", ["residuals.resemble", "parameter.bound"]),
+        ("undetermined", "converged", ["residuals.resemble", "parameter.combination"]),
         ("failed", "failed", ["convergence.failed"]),
         ("no influence", "no-influence", ["convergence.no-influence", "parameter.undetermined"]),
         ("too few data", "converged", ["data.few", "parameter.combination"]),

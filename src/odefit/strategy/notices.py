@@ -50,7 +50,7 @@ def _of_data(result: FitResult) -> Iterator[Notice]:
     n = len(names)
     if result.n_data + result.objective_function.data.exact.size < n:
         yield Notice("data.few", f"There are only {result.n_data} data for {n} free parameters.")
-    elif result.statistics is not None and math.isnan(result.statistics.variance):
+    elif result.n_data and result.statistics is not None and math.isnan(result.statistics.variance):
         text = "There are as many data as parameters: nothing is left to estimate the noise, and standard errors, from."
         yield Notice("data.few", text)
     idle = [name for name in result.objective_function.compiled.slot_names if name in result.unfitted]
