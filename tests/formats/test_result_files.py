@@ -17,7 +17,8 @@ from odefit.gallery import path_of
 
 KEYS = [
     "schema", "status", "message", "objective", "iterations", "evaluations", "parameters", "derived", "loglik", "chi2",
-    "n_data", "dof", "method", "solver", "attempts", "validation", "warnings", "versions",
+    "n_data", "dof", "method", "solver", "start_values", "multistart", "attempts", "validation", "warnings",
+    "versions",
 ]  # fmt: skip
 
 
