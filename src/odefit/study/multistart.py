@@ -102,10 +102,8 @@ class Multistart:
         found = self.minima
         parts = [f"{len(self.runs)} of {self.asked} starts (seed {self.seed}): {sum(m.count for m in found)} converged"]
         if found:
-            parts.append(
-                f"to {len(found)} {'minimum' if len(found) == 1 else 'minima'}, {found[0].count} of them to the best, objective"
-            )
-            parts.append(f"{found[0].objective:.6g}")
+            kinds = "1 minimum" if len(found) == 1 else f"{len(found)} minima"
+            parts.append(f"to {kinds}, {found[0].count} of them to the best, objective {found[0].objective:.6g}")
         text = " ".join(parts) + "."
         if self.failures:
             text += f" Not converged: {', '.join(f'{word} {n}' for word, n in self.failures.items())}."
