@@ -155,10 +155,10 @@ BAD_INPUT = {
         "there is no method 'sinlge'; did you mean 'single'?",
     ),
     "planned method": (
-        ["demo", "barnes", "--method", "incremental"],
+        ["demo", "barnes", "--method", "multiple"],
         None,
         CSV,
-        "not supported yet: method 'incremental'",
+        "not supported yet: method 'multiple'",
     ),
     "unknown demo": (
         ["demo", "barns"],

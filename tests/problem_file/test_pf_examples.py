@@ -286,8 +286,6 @@ SYSBIO_STEPS = [
     ("'before' in experiment 'dose5'", [(", before = { Epo = 0 }", "")]),
     ('the distribution "lognormal" in .noise. default', [('distribution = "lognormal", ', "")]),
     ("an estimated sigma in .noise. default", [('sigma = "estimate"', 'sigma = "20 %"')]),
-    (r"'starts' in \[fit\]", [("starts = 200\n", "")]),
-    (r"'seed' in \[fit\]", [("seed = 1\n", "")]),
 ]
 
 CYCLE = "U [V],T_surf [K],time,cell\n3.9,298,0,c1\n3.8,299,10,c1\n"
@@ -406,6 +404,7 @@ def test_pk(project):
 def test_sysbio(project):
     problem = loaded(project, "sysbio")
     assert [p.name for p in problem.parameters] == ["k1", "k3", "k2", "s_pS", "o_pS", "s_tS"]
+    assert (problem.settings.starts, problem.settings.seed) == (200, 1)
     assert {p.scale for p in problem.parameters if p.name.startswith("k")} == {"log"}
     assert problem.measurements.groups["gel"].tolist()[:4] == ["g1", "g1", "g2", "g2"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -46,6 +48,7 @@ def test_exact_data_give_nearly_the_exact_constants():
     assert found.values == pytest.approx({"k1": 0.8, "k2": 0.3}, rel=2e-3)
     assert "linear least squares" in found.used
     assert not found.missing
+    assert not found.moved
 
 
 def test_the_error_falls_with_the_distance_of_the_data():
@@ -157,6 +160,7 @@ def test_the_setting_in_the_file_counts():
 def test_bounds_that_exclude_the_matched_value_are_named():
     found = values_of(chain("ABC", k1={"start": 2.0, "lower": 1.5, "upper": 3.0}))
     assert 1.5 <= found.values["k1"] <= 3.0
+    assert re.search(r"The data suggest 0\.\d+ for 'k1', outside its bounds \[1.5, 3\]", found.text)
     problem, _ = matched_start(chain("ABC", k1={"start": 2.0, "lower": 1.5, "upper": 3.0}), ["k1", "k2"])
     result = of.fit(problem)
     assert result.parameters["k1"].verdict == "at its bound"

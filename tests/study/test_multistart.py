@@ -161,3 +161,8 @@ def test_a_stop_ends_the_work_early():
         if i == 3:
             stop.set()
     assert seen == [(0, 0), (1, 1), (2, 4), (3, 9)]
+
+
+def test_a_problem_without_free_parameters_is_refused(barnes):
+    with pytest.raises(of.FitError, match="no parameter is free"):
+        of.fit(barnes.with_fixed("k1", "k2", "k3"), starts=5)

@@ -37,12 +37,25 @@ _NO_SENSE = "the regression found no finite value"
 
 @dataclass(frozen=True)
 class Matched:
-    """Values by slot; `resolution`: what the data can tell from zero; `missing`: slot to reason; how."""
+    """What a regression found.
+
+    Attributes
+    ----------
+    values, resolution
+        By slot: the value, and what the data can tell from zero.
+    missing
+        Slot to the reason why there is no value.
+    kind
+        "linear", "bounded", "nonlinear" or "none".
+    suggested
+        Values by slot that the data suggest but bounds exclude.
+    """
 
     values: dict[str, float]
     resolution: dict[str, float]
     missing: dict[str, str]
     kind: str
+    suggested: dict[str, float] = field(default_factory=dict)
 
 
 class _Series(NamedTuple):
@@ -144,6 +157,7 @@ class Regression:
         self.lower = np.array([_lowest(listed[i].parameter) for i in self.wanted])
         self.upper = np.array([listed[i].parameter.upper for i in self.wanted])
         self.matched_with_hidden = np.zeros(self.wanted.size, dtype=bool)
+        self.suggested: dict[str, float] = {}
         self.sparse: list[str] = []
         self.runs = [run for run in self._runs() if run.grid.size > 1]
         self.completed, self.integrated = self._unmeasured()
@@ -240,6 +254,7 @@ class Regression:
             {self.names[i]: float(resolution[i]) for i in found},
             missing,
             kind,
+            self.suggested if kind == "bounded" else {},
         )
 
     def _places(self, run: _Run) -> Indices:
@@ -298,6 +313,7 @@ class Regression:
             found = np.linalg.lstsq(scaled, right, rcond=None)[0] / safe[~lost]
             if np.any((found < self.lower[kept]) | (found > self.upper[kept])):
                 kind = "bounded"
+                self.suggested |= {self.names[i]: float(v) for i, v in zip(kept, found, strict=True)}
                 inside = (self.lower[kept] * safe[~lost], self.upper[kept] * safe[~lost])
                 found = _within(scaled, right, *inside) / safe[~lost]
             x[kept] = found

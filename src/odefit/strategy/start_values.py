@@ -28,6 +28,7 @@ from odefit.strategy.matching import Matched, Regression
 
 Array = npt.NDArray[np.float64]
 
+_CLEARLY = 3.0  # times what the data can tell, by which a value is outside its bounds
 _INSIDE = 1e-3  # a value moved inside its bounds keeps this part of the width (or of its size) from the bound
 
 
@@ -76,13 +77,13 @@ def matched_start(problem: Problem, names: Sequence[str]) -> tuple[Problem, Star
     moved: dict[str, str] = {}
     for name, value in found.values.items():
         parameter = regression.slots[name].parameter
-        values[name] = _inside(
-            value, found.resolution.get(name, 0.0), parameter.lower, parameter.upper, parameter.scale
-        )
-        if values[name] != value and not (parameter.lower <= value <= parameter.upper):
+        lower, upper, resolution = parameter.lower, parameter.upper, found.resolution.get(name, 0.0)
+        values[name] = _inside(value, resolution, lower, upper, parameter.scale)
+        free = found.suggested.get(name, value)  # what it would be without any bounds
+        if free < lower - _CLEARLY * resolution or free > upper + _CLEARLY * resolution:
             moved[name] = (
-                f"The data suggest {value:.4g} for '{name}', outside its bounds [{parameter.lower:g}, "
-                f"{parameter.upper:g}]; {values[name]:.4g} is used."
+                f"The data suggest {free:.4g} for '{name}', outside its bounds [{lower:g}, {upper:g}]; "
+                f"{values[name]:.4g} is used."
             )
     record = StartValues(values, _words(found, regression), found.missing, moved)
     changed = problem.with_start(**values) if values else problem

@@ -102,8 +102,8 @@ class Multistart:
         found = self.minima
         parts = [f"{len(self.runs)} of {self.asked} starts (seed {self.seed}): {sum(m.count for m in found)} converged"]
         if found:
-            parts.append(f"to {len(found)} minima, {found[0].count} of them to the best, objective")
-            parts.append(f"{found[0].objective:.6g}")
+            kinds = "1 minimum" if len(found) == 1 else f"{len(found)} minima"
+            parts.append(f"to {kinds}, {found[0].count} of them to the best, objective {found[0].objective:.6g}")
         text = " ".join(parts) + "."
         if self.failures:
             text += f" Not converged: {', '.join(f'{word} {n}' for word, n in self.failures.items())}."
@@ -159,6 +159,8 @@ def fit_from_many(
     progress
         Called in this process with each run when it is done (in any order), and how many are done.
     """
+    # compile before any fork, and refuse what cannot be fitted at all
+    fit_by(method, problem.with_settings(max_iterations=1), solver=solver, start=start, stop=stop)
     points = sample_starts(problem, starts, seed)
 
     def fitted(i: int) -> FitResult:
@@ -176,7 +178,6 @@ def fit_from_many(
             result.evaluations,
         )  # fmt: skip
 
-    fit_by(method, problem.with_settings(max_iterations=1), solver=solver, stop=stop)  # compile before any fork
     runs: list[StartRun] = []
     for _, run in run_all(work, starts, default_workers() if workers is None else workers, stop):
         runs.append(run)
