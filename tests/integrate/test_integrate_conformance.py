@@ -391,7 +391,7 @@ def test_integrators_have_names():
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("dopri", r"'dopri'; did you mean 'dopri5'\? There are:"), ("xyz", r"'xyz'[.;] There are: dopri5, rk32")],
+    [("dopri", r"'dopri'; did you mean 'dopri5'\? There are:"), ("xyz", r"'xyz'[.;] There are: auto, dopri5, rk32")],
 )
 def test_unknown_integrator(name, words):
     with pytest.raises(ProblemError, match=f"there is no integrator {words}"):
