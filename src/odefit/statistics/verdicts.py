@@ -159,15 +159,15 @@ def _is_zero(unknowns: Unknowns) -> npt.NDArray[np.bool_]:
 
 
 def _units(unknowns: Unknowns) -> Array:
-    """Return what changes are relative to: the value, or 1 for a value of 0."""
-    return np.where(_is_zero(unknowns), 1.0, unknowns.value)
+    """Return what changes are relative to: the value, or 1 for a value of 0, to which exp may have underflowed."""
+    return np.where(_is_zero(unknowns) | (unknowns.value == 0.0), 1.0, unknowns.value)
 
 
 def _is_fixed(combination: Array, spread: Array) -> bool:
     """Tell whether a combination is determined, and much better so than each of its members."""
     half = float(np.linalg.norm(spread.T @ combination))
     members = (np.linalg.norm(spread, axis=1) * np.abs(combination))[_taking_part(combination, spread)]
-    return half <= _DECADE and half <= _BETTER * float(members.min())
+    return members.size > 0 and half <= _DECADE and half <= _BETTER * float(members.min())
 
 
 def _taking_part(combination: Array, spread: Array) -> npt.NDArray[np.bool_]:

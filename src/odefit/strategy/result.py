@@ -196,7 +196,8 @@ class FitResult:
     @cached_property
     def statistics(self) -> ParameterStatistics | None:
         """Linearised statistics on the solver's scale; None if there is no linearisation."""
-        return None if self.uncertainty is None else self.uncertainty.statistics()
+        with np.errstate(all="ignore"):  # of a fit that ran away numbers overflow; what cannot be known is NaN
+            return None if self.uncertainty is None else self.uncertainty.statistics()
 
     @property
     def dof(self) -> int:
@@ -272,7 +273,8 @@ class FitResult:
         compiled = self.objective_function.compiled
         value, slope, _ = compiled.to_natural(self.solution.x)
         start = compiled.to_natural(compiled.theta_start)[0]
-        return verdicts(self.statistics, Unknowns(compiled.theta_names, compiled.theta_scales, value, slope, start))
+        with np.errstate(all="ignore"):
+            return verdicts(self.statistics, Unknowns(compiled.theta_names, compiled.theta_scales, value, slope, start))
 
     @cached_property
     def derived(self) -> dict[str, Estimate]:
