@@ -19,6 +19,7 @@ SolverName = Annotated[
 Start = Annotated[str | None, typer.Option(help='"auto": start values from the data; "given": those of the file.')]
 Starts = Annotated[int | None, typer.Option(min=1, help="Fit from that many start values and keep the best.")]
 Seed = Annotated[int | None, typer.Option(min=0, help="Which start values are drawn.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes that share the starts; one per core by default.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the summary.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors; the exit code tells.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for result.json; made if needed.")]
@@ -31,6 +32,7 @@ def fit(
     start: Start = None,
     starts: Starts = None,
     seed: Seed = None,
+    workers: Workers = None,
     values: Set = None,
     fix: Fix = None,
     free: Free = None,
@@ -46,6 +48,10 @@ def fit(
     Examples: odefit fit barnes.toml --out results
 
     odefit fit barnes.toml --from results --set k1=3 --fix k2
+
+    odefit fit barnes.toml --starts 100 --seed 1
     """
     problem = changed(load_problem(file), values, fix, free, source)
-    fit_and_report(problem, method, solver, json=json, quiet=quiet, out=out, start=start, starts=starts, seed=seed)
+    fit_and_report(
+        problem, method, solver, json=json, quiet=quiet, out=out, start=start, starts=starts, seed=seed, workers=workers
+    )

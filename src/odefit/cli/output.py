@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 import typer
 
-from odefit.cli.progress import LiveTable
+from odefit.cli.progress import LiveTable, StartsBar
 from odefit.errors import OdefitError
 from odefit.formats import write_result
 from odefit.formats.result_file import result_json
@@ -61,8 +61,12 @@ def fit_and_report(
         raise OdefitError("--quiet prints nothing and --json a document; choose one of them.")
     if not quiet:
         announce_compilation()
-    with LiveTable(quiet=quiet or json) as callback:
-        result: FitResult = odefit.api.fit(problem, method=method, solver=solver, callback=callback, **options)
+    silent = quiet or json
+    n = options.get("starts") or problem.settings.starts
+    with LiveTable(quiet=silent) as callback, StartsBar(n, quiet=silent) as progress:
+        result: FitResult = odefit.api.fit(
+            problem, method=method, solver=solver, callback=callback, progress=progress, **options
+        )
     if not quiet:
         print(result_json(result) if json else result.summary(), end="" if json else "\n")
         for record in (result.start_values, result.multistart):
