@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 import threading
 
 import numpy as np
@@ -68,6 +69,27 @@ def test_threads_do_the_same_where_a_fork_is_not_safe(barnes, result):
         done.set()
         other.join()
     assert repr(again.multistart) == repr(result.multistart)
+
+
+class Poller(threading.Thread):
+    """A thread of a class that a notebook's kernel defines."""
+
+    __module__ = "ipykernel.parentpoller"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux only")
+@pytest.mark.parametrize(
+    ("kind", "name"), [(Poller, "Thread-1"), (threading.Thread, "IOPub"), (threading.Thread, "odefit-stop")]
+)
+def test_threads_of_notebooks_do_not_hinder_a_fork(kind, name):
+    done = threading.Event()
+    idle = kind(target=done.wait, name=name)
+    idle.start()
+    try:
+        assert can_fork()
+    finally:
+        done.set()
+        idle.join()
 
 
 def test_another_seed_gives_other_starts(barnes):

@@ -3,7 +3,8 @@
 Kernels release the GIL, but the Python around the kernels of small models does not: threads bring little there
 (measured on two cores: 1.6 times as fast for pyridine, no faster for FitzHugh-Nagumo).  So the
 work is done by forked processes, which share the compiled code, where the system has them and no foreign thread
-runs in this process (a fork would not take it along); else by threads.
+runs in this process (a fork would not take it along); else by threads.  The threads of a notebook's kernel are
+known: they wait for messages, and what they own is of no use to a child.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ Work = Callable[[int], Any]
 _BLOCKS_PER_WORKER = 8  # so that a block of slow fits does not keep the others waiting
 _LARGEST_BLOCK = 25
 _PATIENCE = 0.1  # seconds between looks at the stop flag
+_NOTEBOOK_THREADS = ("IOPub", "Heartbeat", "Control", "Shell channel", "_watch_pipe_fd")  # of class Thread, by name
 _work: Work | None = None  # in a worker process: what it was made for
 
 
@@ -57,12 +59,18 @@ def run_all(work: Work, n: int, workers: int, stop: StopFlag | None = None) -> I
 
 
 def can_fork() -> bool:
-    """Tell whether forked processes are safe here: on Linux, with no Python thread but odefit's own idle ones.
-
-    Those hold no lock while they wait, and a child starts them anew if it needs them.
-    """
+    """Tell whether forked processes are safe here: on Linux, with no Python thread but known idle ones."""
     others = (t for t in threading.enumerate() if t is not threading.main_thread())
-    return sys.platform.startswith("linux") and all(t.name.startswith("odefit") for t in others)
+    return sys.platform.startswith("linux") and all(map(_is_idle, others))
+
+
+def _is_idle(thread: threading.Thread) -> bool:
+    """Tell whether a thread is odefit's own or a notebook's.
+
+    Our own hold no lock while they wait, and a child starts them anew if it needs them.
+    """
+    is_notebook = type(thread).__module__.partition(".")[0] in ("ipykernel", "IPython")
+    return is_notebook or thread.name.startswith("odefit") or any(name in thread.name for name in _NOTEBOOK_THREADS)
 
 
 def _begin(work: Work) -> None:
