@@ -6,28 +6,19 @@ See `odefit.strategy.start_values` for the idea.  Unknowns are natural values of
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from odefit.criteria.least_squares import root_weights
-from odefit.problem import Experiment, Problem
-from odefit.strategy.matching_model import Flags, MatchingModel, matching_models
+from odefit.problem import Problem
+from odefit.strategy.matching_data import FEW, Array, Indices, MatchingRun, evaluated, matching_runs
+from odefit.strategy.matching_hidden import HiddenStates
+from odefit.strategy.matching_solvers import linear_fit, refined
 
-Array = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
-
-_GAUSS, _WEIGHTS = np.polynomial.legendre.leggauss(4)
-_LEAST_SIGMA = 0.05  # of a datum, relative to the largest of its observable: an initial value that is known has none
-_RANK = 1e-8  # relative singular value below which a direction is not determined
-_TAKES_PART = 0.05  # component of such a direction that counts
 _DRAWS, _BEST, _DECADES = 64, 5, 2.0  # nonlinear parameters: draws around the start, how many are refined
-_MOST_STEPS = 60  # evaluations of each refinement
-_SUBSTEPS = 100  # of Runge-Kutta for states that are not measured, at least, over an experiment
-_FEW = 4  # data of an observable, below which a curve through them says little
 _NOT_MATCHED = "it enters no equation that the data could be matched to"
 _NOT_TOLD = "the data do not tell its value apart from others"
 _UNMEASURED = "it is the initial value of a state that is not measured"
@@ -58,95 +49,10 @@ class Matched:
     suggested: dict[str, float] = field(default_factory=dict)
 
 
-class _Series(NamedTuple):
-    """An observable of one experiment: its row C, offset c, and data ordered by time."""
-
-    name: str
-    row: Array
-    offset: float
-    times: Array
-    values: Array
-    sigma: Array
-
-
-@dataclass(eq=False)
-class _Run:
-    """One experiment: series, the grid of all their times, and how states follow from them."""
-
-    model: MatchingModel
-    slots: Indices
-    t0: float
-    series: list[_Series]
-    grid: Array = field(init=False)
-    to_states: Array = field(init=False)  # (n, n_series + n_conserved)
-    conserved: Array = field(init=False)
-    hidden: Indices = field(init=False)
-
-    def prepare(self, y0: Array | None) -> None:
-        """Work out which states the series determine; with `y0` known conservation helps."""
-        rows = np.stack([s.row for s in self.series])
-        n = rows.shape[1]
-        helps = y0 is not None and np.linalg.matrix_rank(rows) < n
-        w = self.model.conserved if helps else np.empty((0, n))
-        matrix = np.vstack([rows, w])
-        self.conserved = w @ y0 if y0 is not None else np.empty(0)
-        self.to_states = np.asarray(np.linalg.pinv(matrix), dtype=float)
-        _, size, vt = np.linalg.svd(matrix)
-        rank = int(np.sum(size > 1e-10 * size[0]))
-        self.hidden = np.flatnonzero(np.any(np.abs(vt[rank:]) > 1e-8, axis=0))
-        first = max(float(s.times[0]) for s in self.series)
-        last = min(float(s.times[-1]) for s in self.series)
-        times = np.unique(np.concatenate([s.times for s in self.series]))
-        self.grid = times[(times >= first) & (times <= last)]
-        if self.hidden.size and self.grid.size and self.grid[0] > self.t0:
-            self.grid = np.append(self.t0, self.grid)
-        curves = self._curves()
-        self.states_at: Callable[[Array], Array] = lambda t: self._states(curves, t)
-
-    def _curves(self) -> list[tuple[Any, list[int]]]:
-        """Interpolate the series, those with the same times together."""
-        from scipy.interpolate import PchipInterpolator  # slow to import
-
-        groups: dict[bytes, list[int]] = {}
-        for i, s in enumerate(self.series):
-            groups.setdefault(s.times.tobytes(), []).append(i)
-        return [
-            (PchipInterpolator(self.series[g[0]].times, np.stack([self.series[i].values for i in g], axis=1)), g)
-            for g in groups.values()
-        ]
-
-    def _states(self, curves: list[tuple[Any, list[int]]], t: Array) -> Array:
-        """Return the states (m, n) that the data suggest; those that are hidden have no meaning."""
-        known = np.empty((t.size, len(self.series) + self.conserved.size))
-        known[:, len(self.series) :] = self.conserved
-        for curve, members in curves:
-            known[:, members] = curve(np.clip(t, curve.x[0], curve.x[-1]))
-        known[:, : len(self.series)] -= [s.offset for s in self.series]
-        return known @ self.to_states.T
-
-    def nodes(self) -> tuple[Array, Array]:
-        """Return Gauss nodes (m,) and weights of all intervals of the grid."""
-        half = 0.5 * np.diff(self.grid)[:, None]
-        return (self.grid[:-1, None] + half * (1.0 + _GAUSS)).ravel(), (half * _WEIGHTS).ravel()
-
-    def differences(self, integrals: Array) -> tuple[Array, Array, Array]:
-        """Return data differences, the same of `integrals` (intervals, n, ...), and standard deviations."""
-        total = np.concatenate([np.zeros((1, *integrals.shape[1:])), np.cumsum(integrals, axis=0)])
-        left, right, sigma = [], [], []
-        for s in self.series:
-            inside = (s.times >= self.grid[0]) & (s.times <= self.grid[-1])
-            at = np.searchsorted(self.grid, s.times[inside])
-            left.append(np.diff(s.values[inside]))
-            right.append(np.tensordot(np.diff(total[at], axis=0), s.row, axes=(1, 0)))
-            sigma.append(np.sqrt(s.sigma[inside][1:] ** 2 + s.sigma[inside][:-1] ** 2))
-        return np.concatenate(left), np.concatenate(right), np.concatenate(sigma)
-
-
 class Regression:
     """The matching problem for the named parameters; the others are taken at their start values."""
 
     def __init__(self, problem: Problem, names: Sequence[str]) -> None:
-        self.problem = problem
         listed = problem.slots.slots
         self.slots = {slot.name: slot for slot in listed}
         self.start = np.array([problem.starts.get(slot.name, slot.parameter.start) for slot in listed])
@@ -158,61 +64,13 @@ class Regression:
         self.upper = np.array([listed[i].parameter.upper for i in self.wanted])
         self.matched_with_hidden = np.zeros(self.wanted.size, dtype=bool)
         self.suggested: dict[str, float] = {}
-        self.sparse: list[str] = []
-        self.runs = [run for run in self._runs() if run.grid.size > 1]
-        self.completed, self.integrated = self._unmeasured()
+        self.runs = matching_runs(problem, self.start, self.wanted)
+        self.sparse = list(dict.fromkeys(s.name for run in self.runs for s in run.series if s.n_data < FEW))
+        self.completed, self.integrated = self._unmeasured(problem.model.states)
+        self._selectors = [self._selector(run) for run in self.runs]
 
-    def _runs(self) -> list[_Run]:
-        result = []
-        models = matching_models(self.problem)
-        gathered = self.problem.slots.of_experiment
-        for experiment, model, chosen in zip(self.problem.experiments, models, gathered, strict=True):
-            if experiment.use != "fit" or not self.problem.model.states:
-                continue
-            slots = np.array([chosen.get(name, 0) for name in model.formal], dtype=np.int64)
-            unknown = np.isin(slots, self.wanted)
-            y0, _ = _evaluated(model.initial(self.start[slots]))
-            fixed = ~np.any(model.in_initial & unknown, axis=1)
-            series = self._series(experiment, model, slots, unknown, y0[:, 0], fixed)
-            if series:
-                run = _Run(model, slots, experiment.start, series)
-                run.prepare(y0[:, 0] if fixed.all() else None)
-                result.append(run)
-        return result
-
-    def _series(
-        self, experiment: Experiment, model: MatchingModel, slots: Indices, unknown: Flags, y0: Array, fixed: Flags
-    ) -> list[_Series]:
-        """Return the observables that can be used, with the known initial value as a datum."""
-        data = self.problem.measurements
-        roots = root_weights(data)
-        mine = (data.experiment == experiment.name) & (roots > 0)
-        ends = [_evaluated(model.observed(t, self.start[slots])) for t in (experiment.start, _last(data, mine))]
-        rows, offsets = ends[0][0], ends[0][1][:, 0]
-        steady = np.all(ends[0][0] == ends[1][0], axis=1) & (ends[0][1] == ends[1][1])[:, 0]
-        result = []
-        for k, name in enumerate(self.problem.observables):
-            own = np.flatnonzero(mine & (data.observable == name))
-            if not own.size or not model.usable[k] or not steady[k] or np.any(model.observed_by[k] & unknown):
-                continue
-            with np.errstate(divide="ignore"):
-                sigma = 1.0 / roots[own]
-            times, values, sigma = _averaged(data.time[own], data.value[own], sigma)
-            sigma = np.maximum(sigma, _LEAST_SIGMA * (sigma.max() or 1.0))
-            if times.size < _FEW and name not in self.sparse:
-                self.sparse.append(name)
-            if fixed[rows[k] != 0].all():
-                later = times > experiment.start
-                times = np.append(experiment.start, times[later])
-                values = np.append(rows[k] @ y0 + offsets[k], values[later])
-                sigma = np.append(_LEAST_SIGMA * sigma.max(), sigma[later])
-            if times.size > 1:
-                result.append(_Series(name, rows[k], float(offsets[k]), times, values, sigma))
-        return result
-
-    def _unmeasured(self) -> tuple[list[str], list[str]]:
+    def _unmeasured(self, states: Sequence[str]) -> tuple[list[str], list[str]]:
         """Return states known from conservation only, and states that have to be integrated."""
-        states = self.problem.model.states
         hidden = {states[i] for run in self.runs for i in run.hidden}
         seen = {states[i] for run in self.runs for s in run.series for i in np.flatnonzero(s.row)}
         return [s for s in states if self.runs and s not in hidden | seen], [s for s in states if s in hidden]
@@ -222,14 +80,7 @@ class Regression:
         missing: dict[str, str] = {}
         if not self.runs:
             return Matched({}, {}, dict.fromkeys(self.names, _NO_DATA), "none")
-        in_rates = np.zeros(self.wanted.size, dtype=bool)
-        pairs = np.zeros((self.wanted.size, self.wanted.size), dtype=bool)
-        for run in self.runs:
-            place = self._places(run)
-            used = place >= 0
-            in_rates[place[used & run.model.in_rates.any(axis=0)]] = True
-            a, b = np.nonzero(run.model.pairs & used[:, None] & used[None, :])
-            pairs[place[a], place[b]] = True
+        in_rates, pairs = self._structure()
         active = np.flatnonzero(in_rates)
         x = self.start[self.wanted].copy()
         resolution = np.zeros(x.size)
@@ -254,73 +105,57 @@ class Regression:
             {self.names[i]: float(resolution[i]) for i in found},
             missing,
             kind,
-            self.suggested if kind == "bounded" else {},
+            self.suggested,
         )
 
-    def _places(self, run: _Run) -> Indices:
+    def _structure(self) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+        """Return which unknowns the rates depend on, and in which pairs of them they are not affine."""
+        in_rates = np.zeros(self.wanted.size, dtype=bool)
+        pairs = np.zeros((self.wanted.size, self.wanted.size), dtype=bool)
+        for run in self.runs:
+            place = self._places(run)
+            used = place >= 0
+            in_rates[place[used & run.model.in_rates.any(axis=0)]] = True
+            a, b = np.nonzero(run.model.pairs & used[:, None] & used[None, :])
+            pairs[place[a], place[b]] = True
+        return in_rates, pairs
+
+    def _places(self, run: MatchingRun) -> Indices:
         """Return for each formal parameter its place among the unknowns, or -1."""
         place = np.full(self.start.size, -1, dtype=np.int64)
         place[self.wanted] = np.arange(self.wanted.size)
         return place[run.slots]
 
-    def _selector(self, run: _Run) -> Array:
+    def _selector(self, run: MatchingRun) -> Array:
         """Return dq/dx (n_q, n_wanted), ones and zeros."""
         return (self._places(run)[:, None] == np.arange(self.wanted.size)).astype(float)
 
-    def _values(self, run: _Run, x: Array) -> Array:
-        q = self.start.copy()
+    def formal_values(self, run: MatchingRun, x: Array) -> Array:
+        """Return the formal parameters of an experiment at unknowns (n_wanted,) or columns of them."""
+        q = np.repeat(self.start[:, None], x.shape[1], axis=1) if x.ndim == 2 else self.start.copy()
         q[self.wanted] = x
         return q[run.slots]
 
-    def _linearised(self, x: Array) -> tuple[Array, Array]:
+    def linearised(self, x: Array) -> tuple[Array, Array]:
         """Return the weighted residual at `x` (N,) and its derivatives (N, n_wanted)."""
         residuals, slopes = [], []
-        for run in self.runs:
-            times, weights = run.nodes()
-            f, jacobian = run.model.along(times, run.states_at(times), self._values(run, x))
-            both = np.concatenate([f[:, :, None], jacobian @ self._selector(run)], axis=2) * weights[:, None, None]
-            integrals = both.reshape(run.grid.size - 1, _GAUSS.size, *both.shape[1:]).sum(axis=1)
-            left, right, sigma = run.differences(integrals)
-            residuals.append((right[:, 0] - left) / sigma)
-            slopes.append(right[:, 1:] / sigma[:, None])
+        for run, selector in zip(self.runs, self._selectors, strict=True):
+            f, jacobian = run.model.along(run.nodes, run.node_states, self.formal_values(run, x))
+            both = np.concatenate([f[:, :, None], jacobian @ selector], axis=2)
+            found = run.differences(run.quadrature(both))
+            residuals.append((found[:, 0] - run.steps) / run.sigma)
+            slopes.append(found[:, 1:] / run.sigma[:, None])
         return np.concatenate(residuals), np.concatenate(slopes)
 
     def _solve_linear(self, x: Array, active: Indices, resolution: Array) -> tuple[str, list[int]]:
         x[active] = 0.0
-        residual, slopes = self._linearised(x)
+        residual, slopes = self.linearised(x)
         given = self.start[self.wanted[active]]
-        return self._least_squares(x, active, slopes[:, active], -residual, given, resolution)
-
-    def _least_squares(
-        self, x: Array, active: Indices, a: Array, b: Array, given: Array, resolution: Array
-    ) -> tuple[str, list[int]]:
-        """Solve ``a x = b`` within the bounds; what is not determined keeps its given value."""
-        x[active] = given
-        if not (np.isfinite(a).all() and np.isfinite(b).all()):
-            x[active] = np.nan
-            return "linear", []
-        norms = np.linalg.norm(a, axis=0)
-        safe = np.where(norms > 0, norms, 1.0)
-        _, w, vt = np.linalg.svd(a / safe, full_matrices=a.shape[0] < a.shape[1])
-        size = np.append(w, np.zeros(active.size - w.size))
-        undetermined = vt[size <= _RANK * max(size[0], 1e-300)]
-        lost = np.any(np.abs(undetermined) > _TAKES_PART, axis=0) | (norms == 0)
-        kept = active[~lost]
-        kind = "linear"
-        if kept.size:
-            right = b - a[:, lost] @ given[lost]
-            scaled = a[:, ~lost] / safe[~lost]
-            found = np.linalg.lstsq(scaled, right, rcond=None)[0] / safe[~lost]
-            if np.any((found < self.lower[kept]) | (found > self.upper[kept])):
-                kind = "bounded"
-                self.suggested |= {self.names[i]: float(v) for i, v in zip(kept, found, strict=True)}
-                inside = (self.lower[kept] * safe[~lost], self.upper[kept] * safe[~lost])
-                found = _within(scaled, right, *inside) / safe[~lost]
-            x[kept] = found
-            rest = right - a[:, ~lost] @ found
-            spread = math.sqrt(float(rest @ rest) / max(rest.size - kept.size, 1))
-            resolution[kept] = spread / safe[~lost]
-        return kind, active[lost].tolist()
+        found = linear_fit(slopes[:, active], -residual, given, *self._box(active))
+        x[active], resolution[active] = found.values, found.resolution
+        if found.free is not None:
+            self.suggested |= {self.names[i]: float(v) for i, v in zip(active, found.free, strict=True)}
+        return ("linear" if found.free is None else "bounded"), active[found.lost].tolist()
 
     def _solve_nonlinear(
         self, x: Array, active: Indices, pairs: npt.NDArray[np.bool_], resolution: Array
@@ -331,41 +166,35 @@ class Regression:
             if not pairs[i, i] and not pairs[i, linear].any():
                 linear.append(i)
         others = np.array([i for i in active if i not in linear], dtype=np.int64)
-        chosen = np.array(linear, dtype=np.int64)
-        tried = []
-        for draw in self._draws(others):
-            trial = x.copy()
-            trial[others] = draw
-            trial[chosen] = 0.0
-            residual, slopes = self._linearised(trial)
-            if not np.isfinite(residual).all():
-                continue
-            if chosen.size:
-                given = self.start[self.wanted[chosen]]
-                self._least_squares(trial, chosen, slopes[:, chosen], -residual, given, np.zeros(x.size))
-                residual = residual + slopes[:, chosen] @ trial[chosen]
-            tried.append((float(residual @ residual), trial))
-        tried.sort(key=lambda pair: pair[0])
+        tried = [self._eliminated(x, others, draw, np.array(linear, dtype=np.int64)) for draw in self._draws(others)]
+        tried = sorted((one for one in tried if math.isfinite(one[0])), key=lambda pair: pair[0])
 
-        def residual_of(z: Array) -> Array:
+        def linearised(z: Array) -> tuple[Array, Array]:
             full = x.copy()
             full[active] = z
-            return self._linearised(full)[0]
+            residual, slopes = self.linearised(full)
+            return residual, slopes[:, active]
 
-        def slopes_of(z: Array) -> Array:
-            full = x.copy()
-            full[active] = z
-            return self._linearised(full)[1][:, active]
-
-        best = _refined(residual_of, slopes_of, [t[active] for _, t in tried[:_BEST]], *self._box(active))
+        best = refined(linearised, [trial[active] for _, trial in tried[:_BEST]], *self._box(active))
         x[active] = np.nan if best is None else best
-        if best is not None:
-            residual, slopes = self._linearised(x)
-            spread = math.sqrt(float(residual @ residual) / max(residual.size - active.size, 1))
-            norms = np.linalg.norm(slopes[:, active], axis=0)
-            resolution[active] = spread / np.where(norms > 0, norms, np.inf)
-            return "nonlinear", self._restored(x, active[norms == 0])
-        return "nonlinear", []
+        if best is None:
+            return "nonlinear", []
+        residual, slopes = linearised(best)
+        spread = math.sqrt(float(residual @ residual) / max(residual.size - active.size, 1))
+        norms = np.linalg.norm(slopes, axis=0)
+        resolution[active] = spread / np.where(norms > 0, norms, np.inf)
+        return "nonlinear", self._restored(x, active[norms == 0])
+
+    def _eliminated(self, x: Array, others: Indices, draw: Array, linear: Indices) -> tuple[float, Array]:
+        """Return the sum of squares with `others` at `draw` and the best `linear` ones, and where that is."""
+        trial = x.copy()
+        trial[others], trial[linear] = draw, 0.0
+        residual, slopes = self.linearised(trial)
+        if linear.size:
+            given = self.start[self.wanted[linear]]
+            trial[linear] = linear_fit(slopes[:, linear], -residual, given, *self._box(linear)).values
+            residual = residual + slopes[:, linear] @ trial[linear]
+        return float(residual @ residual), trial
 
     def _restored(self, x: Array, places: Indices) -> list[int]:
         """Put unknowns back to their start values."""
@@ -377,48 +206,25 @@ class Regression:
         starts = {i for run in self.runs for i in self._places(run)[run.model.in_initial[run.hidden].any(axis=0)]}
         active = np.union1d(active, [i for i in starts if i >= 0]).astype(np.int64)
         self.matched_with_hidden[active] = True
+        hidden = HiddenStates(self.runs)
 
-        def many(z: Array) -> Array:
+        def residuals(z: Array) -> Array:
             full = np.repeat(x[:, None], z.shape[1], axis=1)
             full[active] = z
-            with np.errstate(all="ignore"):
-                found = np.concatenate([self._hidden_residual(run, full) for run in self.runs])
-            return np.where(np.isfinite(found) & (np.abs(found) < 1e8), found, 1e8)
+            return hidden.residuals([self.formal_values(run, full) for run in self.runs])
 
-        def slopes_of(z: Array) -> Array:
+        def linearised(z: Array) -> tuple[Array, Array]:
             step = 1e-6 * np.maximum(np.abs(z), 1e-3)
-            found = many(z[:, None] + np.concatenate([np.zeros((z.size, 1)), np.diag(step)], axis=1))
-            return (found[:, 1:] - found[:, :1]) / step
+            found = residuals(z[:, None] + np.concatenate([np.zeros((z.size, 1)), np.diag(step)], axis=1))
+            return found[:, 0], (found[:, 1:] - found[:, :1]) / step
 
         draws = np.array(self._draws(active)).T
-        size = np.square(many(draws)).sum(axis=0)
-        candidates = [draws[:, i] for i in np.argsort(size)[:_BEST]]
-        best = _refined(lambda z: many(z[:, None])[:, 0], slopes_of, candidates, *self._box(active))
+        size = np.square(residuals(draws)).sum(axis=0)
+        best = refined(linearised, [draws[:, i] for i in np.argsort(size)[:_BEST]], *self._box(active))
         x[active] = np.nan if best is None else best
         if best is None:
             return "nonlinear", []
-        return "nonlinear", self._restored(x, active[np.linalg.norm(slopes_of(best), axis=0) == 0])
-
-    def _hidden_residual(self, run: _Run, x: Array) -> Array:
-        """Return the weighted residual for each column of `x`; states and integrals by Runge-Kutta 4."""
-        k = x.shape[1]
-        q = np.repeat(self.start[:, None], k, axis=1)
-        q[self.wanted] = x
-        q = q[run.slots]
-        parts = max(1, math.ceil(_SUBSTEPS / (run.grid.size - 1)))
-        h = np.repeat(np.diff(run.grid) / parts, parts)
-        fine = np.repeat(run.grid[:-1], parts) + h * np.tile(np.arange(parts), run.grid.size - 1)
-        inserted = np.vstack([fine, h, *(run.states_at(fine + part * h).T for part in (0.0, 0.5, 1.0))])
-        n = run.to_states.shape[0]
-        march = run.model.integrated(run.hidden, fine.size)
-        integrals = np.empty((run.grid.size - 1, n, k))
-        for j in range(k):
-            hidden = _evaluated(run.model.initial(q[:, j]))[0][run.hidden, 0]
-            found = march(np.append(hidden, np.zeros(n)), inserted, np.repeat(q[:, j : j + 1], fine.size, axis=1))
-            ends = np.array(found)[run.hidden.size :, parts - 1 :: parts].T
-            integrals[:, :, j] = np.diff(ends, axis=0, prepend=0.0)
-        left, right, sigma = run.differences(integrals)
-        return (right - left[:, None]) / sigma[:, None]
+        return "nonlinear", self._restored(x, active[np.linalg.norm(linearised(best)[1], axis=0) == 0])
 
     def _box(self, places: Indices) -> tuple[Array, Array]:
         return self.lower[places], self.upper[places]
@@ -436,14 +242,14 @@ class Regression:
         """Fill parameters that only initial values depend on; return those that could not be."""
         rows = []
         for run in self.runs:
-            known = np.setdiff1d(np.arange(run.to_states.shape[0]), run.hidden)
+            known = np.setdiff1d(np.arange(run.n_states), run.hidden)
             if np.isin(self._places(run), idle).any():
                 rows.append((run, known, self._state_at_start(run, x)[known]))
         a = np.zeros((0, idle.size))
         for _ in range(5):  # Gauss-Newton: exact at once for y(0) = a
             residuals, slopes = [], []
             for run, known, wanted in rows:
-                y0, jacobian = _evaluated(run.model.initial(self._values(run, x)))
+                y0, jacobian = evaluated(run.model.initial(self.formal_values(run, x)))
                 residuals.append(wanted - y0[known, 0])
                 slopes.append((jacobian @ self._selector(run))[np.ix_(known, idle)])
             a = np.concatenate(slopes) if slopes else a
@@ -457,13 +263,13 @@ class Regression:
         x[idle[~told]] = self.start[self.wanted][idle[~told]]
         return {self.names[i]: _UNMEASURED if i in in_initial else _NOT_MATCHED for i in idle[~told]}
 
-    def _state_at_start(self, run: _Run, x: Array) -> Array:
+    def _state_at_start(self, run: MatchingRun, x: Array) -> Array:
         """Return the state at the start: from data there, or run back from the first ones."""
         t = run.grid[0]
         y = run.states_at(np.array([t]))[0]
         if run.hidden.size or t == run.t0:
             return y
-        q = self._values(run, x)
+        q = self.formal_values(run, x)
         h = (run.t0 - t) / 8
 
         def f(time: float, state: Array) -> Array:
@@ -478,49 +284,5 @@ class Regression:
         return y if np.isfinite(y).all() else run.states_at(run.grid[:1])[0]
 
 
-def _refined(
-    residual: Callable[[Array], Array], slopes: Callable[[Array], Array], candidates: list[Array], lower: Array,
-    upper: Array,
-) -> Array | None:  # fmt: skip
-    """Return the best point that least squares finds from the candidates."""
-    from scipy.optimize import least_squares  # slow to import
-
-    best, best_cost = None, math.inf
-    gap = 1e-9 * np.where(np.isfinite(upper - lower), upper - lower, 1.0)
-    for start in candidates:
-        inside = np.clip(start, lower + gap, upper - gap)
-        jacobian: Any = slopes
-        found = least_squares(
-            residual, inside, jacobian, (lower, upper), method="trf", x_scale="jac", max_nfev=_MOST_STEPS, ftol=1e-6
-        )
-        if found.cost < best_cost:
-            best, best_cost = found.x, float(found.cost)
-    return best
-
-
-def _within(a: Array, b: Array, lower: Array, upper: Array) -> Array:
-    """Return the linear least-squares solution in a box."""
-    from scipy.optimize import lsq_linear, nnls  # slow to import, and needed only here
-
-    if np.all(lower == 0.0) and np.isinf(upper).all():
-        return nnls(a, b)[0]
-    return lsq_linear(a, b, (lower, upper), method="bvls").x
-
-
 def _lowest(parameter: Any) -> float:
     return max(parameter.lower, 0.0) if parameter.scale in ("log", "log10") else parameter.lower
-
-
-def _evaluated(results: Sequence[Any]) -> tuple[Array, ...]:
-    return tuple(np.array(one) for one in results)
-
-
-def _last(data: Any, mine: Array) -> float:
-    return float(data.time[mine].max()) if mine.any() else 0.0
-
-
-def _averaged(times: Array, values: Array, sigma: Array) -> tuple[Array, Array, Array]:
-    """Return distinct times with means of the values and their standard deviations."""
-    distinct, at = np.unique(times, return_inverse=True)
-    count = np.bincount(at)
-    return distinct, np.bincount(at, values) / count, np.sqrt(np.bincount(at, sigma**2)) / count
