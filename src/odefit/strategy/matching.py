@@ -69,7 +69,7 @@ class Regression:
         self.completed, self.integrated = self._unmeasured(problem.model.states)
         self._selectors = [self._selector(run) for run in self.runs]
 
-    def _unmeasured(self, states: Sequence[str]) -> tuple[list[str], list[str]]:
+    def _unmeasured(self, states: tuple[str, ...]) -> tuple[list[str], list[str]]:
         """Return states known from conservation only, and states that have to be integrated."""
         hidden = {states[i] for run in self.runs for i in run.hidden}
         seen = {states[i] for run in self.runs for s in run.series for i in np.flatnonzero(s.row)}
