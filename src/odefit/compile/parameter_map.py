@@ -16,10 +16,11 @@ import numpy as np
 
 from odefit.compile.scales import _natural
 from odefit.native.calls import call_model, call_second
-from odefit.native.kernel import kernel
+from odefit.native.kernel import allocating, kernel
 
 
 @kernel
+@allocating
 def _gather_slots(theta, codes, lower, upper, free, values, gather, q, slope, bend):
     """Fill the inputs of the map from the slots, and their derivatives by theta; fixed slots keep their `values`."""
     n = values.size
@@ -51,6 +52,7 @@ def _scatter(row_ptr, col, nonzeros, column, slope, n_parameters, dp, dy0):
 
 
 @kernel
+@allocating
 def _second_seeds(second, t0, q, constants, row_ptr, col, nonzeros, column, slope, bend, n_parameters, d2p, d2y0):
     """Fill d2(p, y0)[a, b] = D2P[v_a, v_b] + (a = b) dP/dq_a d2q_a/dtheta_a^2, with v_a = e_a dq_a/dtheta_a."""
     n_q, n_out = q.size, row_ptr.size - 1

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from odefit.native.calls import call_directions, call_second
-from odefit.native.kernel import kernel
+from odefit.native.kernel import allocating, kernel
 
 
 @kernel
@@ -46,6 +46,7 @@ def _direction(z, seeds, a, n, v):
 
 
 @kernel
+@allocating
 def _in_blocks(columns, q):
     """Return the first `q` columns of a matrix (n, ...) in blocks (blocks, n, 4), padded with zeros.
 

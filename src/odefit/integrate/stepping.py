@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from odefit.native.calls import call_model
-from odefit.native.kernel import kernel
+from odefit.native.kernel import allocating, kernel
 
 
 @kernel
@@ -63,6 +63,7 @@ def _fill_nan(out, first):
 
 
 @kernel
+@allocating
 def _append(array, n_used, value):
     """Put `value` behind the `n_used` entries of `array`; return the array, longer if it was full."""
     if n_used == array.size:

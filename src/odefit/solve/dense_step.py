@@ -38,7 +38,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from odefit.native.kernel import kernel
+from odefit.native.kernel import allocating, kernel
 from odefit.native.orthogonal import _apply_to_column, _apply_transposed, _column_norm, _factor_pivoted, _reflect_column
 from odefit.solve.contract import LinearModel, Reduced
 from odefit.solve.scaling import Scaling, _scale
@@ -355,6 +355,7 @@ def _hold(x, lower, upper, descent, inward, held):
 
 
 @kernel
+@allocating
 def _hold_with_equality(
     x, lower, upper, descent, scale, rows, right, n_equality, et, beta_e, pivot_e, free, column, y, reduced, held
 ):

@@ -1,0 +1,107 @@
+"""Step sizes and orders of `ddm`, chosen as in LSODE."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from odefit.integrate.multistep import MAX_ORDER, _add_node, _error_ratio, _formula, _inverse_sum
+from odefit.integrate.stepping import _scaled_norm
+from odefit.native.calls import call_model
+from odefit.native.kernel import kernel
+
+_GROW_FIRST, _GROW_MOST, _WORTH_A_CHANGE = 10.0, 4.0, 1.15
+_FIRST_STEPS = 10  # that may grow by _GROW_FIRST
+_BIAS_DOWN, _BIAS_SAME, _BIAS_UP = 1.3, 1.2, 1.4
+_SMALLEST_RATIO = 1e-10
+
+
+@kernel
+def _first_step(rhs, t, t_end, y, p, u, f, n, rtol, atol, work):
+    """Guess a step size whose local error at order 1, h^2 y''/2, is about a tenth of the tolerance.
+
+    ``f(t, y)`` stands in ``f[0]``; y'' is estimated by an explicit step.
+    """
+    size, slope = _scaled_norm(y, 0, y, n, rtol, atol), _scaled_norm(f, 0, y, n, rtol, atol)
+    h = 1e-6 if size < 1e-10 or slope < 1e-10 else 0.01 * size / slope
+    h = min(h, t_end - t)
+    bend = np.inf
+    for _ in range(20):
+        for i in range(n):
+            work[1, i] = y[0, i] + h * f[0, i]
+        call_model(rhs, t + h, work, n, p, u, f, n)
+        for i in range(n):
+            work[2, i] = f[1, i] - f[0, i]
+        bend = _scaled_norm(work, 2, y, n, rtol, atol) / h
+        if math.isfinite(bend):
+            break
+        h *= 0.1
+    wanted = 100.0 * h if bend <= 1e-30 else math.sqrt(0.2 / bend)
+    h = min(100.0 * h, wanted, t_end - t)
+    return h if h > 0.0 and math.isfinite(h) else (t_end - t) * 1e-6
+
+
+@kernel
+def _factor(ratio, order, bias):
+    """Return by how much the step may change at an order with this error over tolerance."""
+    return 1.0 / (bias * max(ratio, _SMALLEST_RATIO) ** (1.0 / (order + 1)))
+
+
+@kernel
+def _power_of(order, power):
+    """Return the power to which the tolerance of a step is raised."""
+    return (order + 1.0) / order if power else 1.0
+
+
+@kernel
+def _largest_ratio(y, s_flat, slot, w, scale, rtol, atol, power, test):
+    """Return the largest error over tolerance of the states and, if they take part, of the sensitivities."""
+    ratio, _ = _error_ratio(y, slot, w, y.shape[1], scale, rtol, atol, power)
+    if test:
+        other, _ = _error_ratio(s_flat, slot, w, s_flat.shape[1], scale, rtol, atol, power)
+        ratio = max(ratio, other)
+    return ratio
+
+
+@kernel
+def _next_step(psi, k, points, ratio, y, s_flat, slot, w, c, rtol, atol, power, test, n_taken):
+    """Return the order of the next step and the factor of its size; 1.0 if a change is not worth while.
+
+    `w` holds the weights of the predictor of the last step of order `k`, whose error over tolerance is `ratio`.
+    """
+    up = down = 0.0
+    same = _factor(ratio, k, _BIAS_SAME)
+    if k < MAX_ORDER and points >= k + 2:
+        _add_node(psi, k + 2, w)
+        scale = 1.0 / (psi[k + 2] * _inverse_sum(psi, k + 1))
+        other = _largest_ratio(y, s_flat, slot, w, scale, rtol, atol, _power_of(k + 1, power), test)
+        up = _factor(other, k + 1, _BIAS_UP)
+    if k > 1:
+        _formula(psi, k, w, c)
+        scale = 1.0 / (psi[k] * _inverse_sum(psi, k - 1))
+        other = _largest_ratio(y, s_flat, slot, w, scale, rtol, atol, _power_of(k - 1, power), test)
+        down = _factor(other, k - 1, _BIAS_DOWN)
+    best = max(same, up, down)
+    if best < _WORTH_A_CHANGE:
+        return k, 1.0
+    if best == up:
+        k += 1
+    elif best == down and best != same:
+        k -= 1
+    return k, min(best, _GROW_FIRST if n_taken < _FIRST_STEPS else _GROW_MOST)
+
+
+@kernel
+def _retry(k, fails, ratio, converged, finite):
+    """Return the order and the factor of the step size for another attempt after the last of `fails` failures."""
+    factor = 0.1 if not finite else 0.25
+    if finite and converged:
+        factor = max(0.1, min(0.9, 1.0 / (_BIAS_SAME * ratio ** (1.0 / (k + 1)))))
+        if fails > 1:
+            factor *= 0.5
+    if fails > 2:
+        k = 1
+    elif fails > 1 and k > 1:
+        k -= 1
+    return k, factor

@@ -1,0 +1,107 @@
+"""Newton's method for the new state of a step of `ddm`, to rounding.
+
+It goes on with an old factorisation as long as that contracts fast enough, so that the solution depends on the
+steps only, not on how it was found.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from odefit.integrate.stepping import _first_nonfinite
+from odefit.native.calls import call_model
+from odefit.native.kernel import kernel
+from odefit.native.linear_systems import FACTORISED, GROWN, _factorise, _solve_vector
+
+CONVERGED, SLOW, NOT_FINITE, TOO_LARGE = 0, 1, 2, 3
+"""How it ends; `TOO_LARGE`: entries grew in the elimination, which needs another order."""
+_EPS = float(np.finfo(float).eps)
+_MOST_ITERATIONS, _MOST_MATRICES = 40, 4
+_ROUNDING = 1e3  # corrections below this many roundings that no longer shrink are rounding
+
+
+@kernel
+def _corrections(delta, relax, y, new, old, n, floor):
+    """Add the corrections to the state; return the largest in units of rounding, and whose it is (inf: not finite)."""
+    size, worst = 0.0, 0
+    for i in range(n):
+        d = relax * delta[i]
+        y[new, i] += d
+        if not math.isfinite(y[new, i]):
+            return np.inf, i
+        if d != 0.0:
+            part = abs(d) / (_EPS * max(abs(y[new, i]), abs(y[old, i])) + floor)
+            if part > size:
+                size, worst = part, i
+    return size, worst
+
+
+@kernel
+def _is_small(delta, y, row, n, rtol, atol):
+    """Tell whether corrections are far below the tolerance."""
+    for i in range(n):
+        if not abs(delta[i]) <= 1e-4 * (atol + rtol * abs(y[row, i])):
+            return False
+    return True
+
+
+@kernel
+def _newton(
+    functions, pattern, t, y, new, old, p, u, n, c0, base, start, f, delta, jac, a, pivots, work,
+    fresh, shift, limit, patience, floor, rtol, atol,
+):  # fmt: skip
+    """Solve for the new state, from the prediction `start`.
+
+    Returns
+    -------
+    outcome, cause, shift, rate, iterations, matrices
+        How it ended, the state to blame, the shift of the matrix now in `a`, how fast it contracted, and what it cost.
+    """
+    rhs, jacobian, _ = functions
+    worst, matrices, iterations = 0, 0, 0
+    rate, old_size, divided = 0.0, np.inf, fresh
+    for i in range(n):
+        y[new, i] = start[i]
+    while iterations < _MOST_ITERATIONS:
+        if divided:
+            call_model(jacobian, t, y, new * n, p, u, jac, 0)
+            for e in range(jac.size):
+                if not math.isfinite(jac[e]):
+                    jac[e] = 0.0  # it only helps to find the state, which may exist where its derivative does not
+            outcome = _factorise(pattern, jac, c0, n, a, pivots, work, limit)
+            shift = c0
+            matrices += 1
+            if outcome != FACTORISED:
+                grown = outcome == GROWN and limit < np.inf
+                return (TOO_LARGE if grown else SLOW), worst, 0.0, rate, iterations, matrices
+            divided, old_size = False, np.inf
+        call_model(rhs, t, y, new * n, p, u, f, 0)
+        iterations += 1
+        for i in range(n):
+            delta[i] = f[0, i] - c0 * (y[new, i] - y[old, i]) - base[i]
+        _solve_vector(pattern, n, a, pivots, work, delta)
+        size, worst = _corrections(delta, 2.0 * shift / (shift + c0), y, new, old, n, floor)
+        if size <= 1.0:
+            return CONVERGED, worst, shift, rate, iterations, matrices
+        rate = size / old_size
+        old_size = size
+        if not math.isfinite(size) or (rate >= 2.0 and size > _ROUNDING):
+            if matrices > 0:
+                bad = _first_nonfinite(f, 0, n)  # the solution spreads what one equation has spoilt
+                worst = worst if bad < 0 else bad
+                return (SLOW if math.isfinite(size) else NOT_FINITE), worst, 0.0, rate, iterations, matrices
+            for i in range(n):
+                y[new, i] = start[i]
+            divided = True
+        elif rate > 0.0:
+            noise = size < _ROUNDING and rate > (0.9 if matrices == 0 else 0.5)  # an old matrix may just be slow
+            if size * rate <= 1.0 - rate or noise:
+                return CONVERGED, worst, shift, rate, iterations, matrices
+            if rate > 0.9 or math.log(size) > -math.log(rate) * (patience - iterations):
+                divided = matrices < _MOST_MATRICES
+                if rate > 0.9 and not divided:
+                    break
+    small = _is_small(delta, y, new, n, rtol, atol)  # a limit of rounding that is far above that of a number
+    return (CONVERGED if small else SLOW), worst, shift if small else 0.0, rate, iterations, matrices
