@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from odefit.cli.changes import Fix, Free, Set, changed
-from odefit.cli.fit import Json, Method, Out, Quiet, SolverName
+from odefit.cli.fit import Json, Method, Out, Plots, Quiet, SolverName
 from odefit.cli.output import fit_and_report
 from odefit.gallery import load, names
 
@@ -22,6 +22,7 @@ def demo(
     json: Json = False,
     quiet: Quiet = False,
     out: Out = None,
+    plots: Plots = False,
 ) -> None:
     """Fit a ready problem from the gallery.
 
@@ -33,4 +34,4 @@ def demo(
         print("\n".join(names()))
         return
     problem = changed(load(name), values, fix, free, None)
-    fit_and_report(problem, method, solver, json=json, quiet=quiet, out=out)
+    fit_and_report(problem, method, solver, json=json, quiet=quiet, out=out, plots=plots)
