@@ -35,7 +35,7 @@ _MOST_COLOURS = len(style.COLOURS)
 _MOST_PANELS = 24
 _ROOM = 0.5  # of the range of data and curves, that bands and error bars may add above and below
 _LINE = 0.02  # of the range of a panel's curves: about the width of a line
-_RUNAWAY = 10.0  # times the range of the data, from which the curve of a fit that did not converge is cut off
+_RUNAWAY = 3.0  # times the range of the data, from which the curve of a fit that did not converge is cut off
 _NOTES = {"validate": " (validation)", "predict": " (prediction)"}
 
 
@@ -164,7 +164,7 @@ class _Picture:
 
     def draw(self, ax: Axes, panel: _Panel) -> None:
         """Fill one panel."""
-        for order, one in enumerate(panel.series):
+        for one in panel.series:
             colour = self._colour[self._label(panel, one)]
             points = colour if self._several else style.INK
             curve = self._curves[id(one)]
@@ -173,7 +173,8 @@ class _Picture:
                     curve.times, curve.lower, curve.upper, color=colour, alpha=style.BAND_ALPHA, linewidth=0
                 )
             line = self._line_style(one)
-            ax.plot(curve.times, curve.value, line, color=colour, linewidth=style.LINE_WIDTH, zorder=2 + 0.01 * order)
+            look = {"marker": "_", "markersize": 16} if curve.times.size == 1 else {}
+            ax.plot(curve.times, curve.value, line, color=colour, linewidth=style.LINE_WIDTH, zorder=2.0, **look)
             for kind, rows in self._kinds(one).items():
                 self._points(ax, one, kind, rows, points)
         ax.set_ylabel(style.plain(style.with_unit(panel.observable, self._problem.units.get(panel.observable, ""))))

@@ -114,7 +114,8 @@ def plot_parameters(
     groups = _groups(multistart, runs)
     handles = [group.handle(line=True) for group in groups] + _without_objective(multistart)
     bounds = {name: multistart.bounds[name] for name in names if name in multistart.bounds}
-    trusted = _within_reach(runs, values)
+    best = next((i for i, run in enumerate(runs) if run.number == multistart.best), 0)
+    trusted = _within_reach(runs, values, best)
     scale = _scale(trusted, {multistart.scales.get(name, "linear") for name in names})
     limits, inside = _limits(trusted, bounds, scale)
     if inside:
@@ -131,7 +132,7 @@ def plot_parameters(
         for run in runs:
             begun = [run.start.get(name, math.nan) for name in names]
             ax.plot(begun, range(len(names)), ".", color=style.GREY, markersize=3, alpha=0.5, zorder=1)
-    _draw_runs(ax, runs, values, groups)
+    _draw_runs(ax, runs, values, groups, best)
     for name, bound in inside:
         ax.plot(bound, place[name], "|", color=style.INK, markersize=9, zorder=2)
     ax.set_yticks(range(len(names)), [style.plain(_short(name)) for name in names])
@@ -161,7 +162,8 @@ def _groups(multistart: Multistart, runs: Sequence[StartRun]) -> list[_Group]:
         groups.append(_Group(label, frozenset(minimum.runs), True, style.COLOURS[i], "o"))
     higher = frozenset(number for minimum in found[_COLOURED:] for number in minimum.runs)
     if higher:
-        label = f"{len(found) - _COLOURED} higher: {_count(len(higher))}"
+        rest = len(found) - _COLOURED
+        label = f"{rest} higher {'minimum' if rest == 1 else 'minima'}: {_count(len(higher))}"
         groups.append(_Group(label, higher, True, style.GREY, "o"))
     lost = [run for run in runs if not run.converged]
     for status in dict.fromkeys(run.status for run in lost):
@@ -209,20 +211,14 @@ def _names(runs: Sequence[StartRun], wanted: str | Sequence[str] | None) -> tupl
     return names, ""
 
 
-def _within_reach(runs: Sequence[StartRun], values: Array) -> Array:
+def _within_reach(runs: Sequence[StartRun], values: Array, best: int) -> Array:
     """Return the estimates that the axis is made for: of runs that converged, and not too far from the best ones."""
-    best = _best(runs)
     sizes = np.abs(values[best][values[best] != 0])
     if not sizes.size:
         return values[[best]]
     kept = values[[run.converged or i == best for i, run in enumerate(runs)]]
     far = (np.abs(kept) > _REACH * sizes.max()) | ((np.abs(kept) < sizes.min() / _REACH) & (kept != 0))
     return np.where(far, np.nan, kept)
-
-
-def _best(runs: Sequence[StartRun]) -> int:
-    """Return the place of the best run that converged, or of the best."""
-    return next((i for i, run in enumerate(runs) if run.converged), 0)
 
 
 def _scale(values: Array, scales: set[str]) -> str:
@@ -278,11 +274,10 @@ def _limits(
     return (back(low - margin), back(high + margin)), inside
 
 
-def _draw_runs(ax: Axes, runs: Sequence[StartRun], values: Array, groups: Sequence[_Group]) -> None:
+def _draw_runs(ax: Axes, runs: Sequence[StartRun], values: Array, groups: Sequence[_Group], best: int) -> None:
     """Draw a line per run, worse ones first, the best in front."""
     rows = np.arange(values.shape[1])
     group_of = {number: group for group in groups for number in group.runs}
-    best = _best(runs)
     alpha = 0.7 if len(runs) <= 50 else 0.4
     for i in [*(i for i in range(len(runs) - 1, -1, -1) if i != best), best]:
         group = group_of[runs[i].number]

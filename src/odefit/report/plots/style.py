@@ -10,6 +10,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, NullLocator
@@ -89,8 +90,7 @@ def _fitting(width: float, handles: Sequence[Any]) -> int:
     """Return the largest number of columns, each as wide as its longest entry, that fit into the width."""
     sizes = [_LEGEND_ENTRY + _LETTER * SMALL * len(str(handle.get_label())) for handle in handles]
     for columns in range(len(sizes), 1, -1):
-        rows = -(-len(sizes) // columns)
-        if sum(max(sizes[i : i + rows]) for i in range(0, len(sizes), rows)) <= width:
+        if sum(float(part.max()) for part in np.array_split(sizes, columns)) <= width:  # as matplotlib shares them out
             return columns
     return 1
 
