@@ -34,7 +34,7 @@ from odefit.strategy import FitResult
 _MOST_COLOURS = len(style.COLOURS)
 _MOST_PANELS = 24
 _ROOM = 0.5  # of the range of data and curves, that bands and error bars may add above and below
-_LINE = 0.02  # of the range of a panel's curves: about the width of a line
+_LINE = 0.01  # of the range of a panel: about the width of a line
 _RUNAWAY = 3.0  # times the range of the data, from which the curve of a fit that did not converge is cut off
 _NOTES = {"validate": " (validation)", "predict": " (prediction)"}
 
@@ -272,7 +272,8 @@ class _Picture:
     def _has_visible_band(self, panel: _Panel) -> bool:
         """Tell whether a band of the panel is wider than its line."""
         curves = [self._curves[id(one)] for one in panel.series]
-        values = np.concatenate([curve.value for curve in curves])
+        measured = self._problem.measurements.value
+        values = np.concatenate([curve.value for curve in curves] + [measured[one.rows] for one in panel.series])
         widths = np.concatenate([curve.upper - curve.lower for curve in curves])
         values, widths = values[np.isfinite(values)], widths[np.isfinite(widths)]
         return bool(values.size) and widths.max(initial=0.0) > _LINE * np.ptp(values)

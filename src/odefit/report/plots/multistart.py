@@ -73,19 +73,12 @@ def plot_waterfall(multistart: Multistart, ax: Axes | None = None, *, figure: Fi
         ax.set_yscale("log")
     rank = np.arange(1, len(runs) + 1)
     ax.plot(rank, shown, color=style.FAINT, linewidth=1.2, zorder=1)
-    for group in groups:
-        own_places = [i for i, run in enumerate(runs) if run.number in group.runs]
-        ax.plot(rank[own_places], shown[own_places], linestyle="none", zorder=3, label=group.label, **group.look())
-    for group in groups[:_LABELLED]:
+    for number, group in enumerate(groups):
         places = [i for i, run in enumerate(runs) if run.number in group.runs]
-        if group.converged and len(places) > 1:
-            _write_above(
-                ax,
-                float(rank[places].mean()),
-                float(shown[places].max()),
-                f"{len(places)}\N{MULTIPLICATION SIGN}",
-                group.colour,
-            )
+        ax.plot(rank[places], shown[places], linestyle="none", zorder=3, label=group.label, **group.look())
+        if number < _LABELLED and group.converged and len(places) > 1:
+            count = f"{len(places)}\N{MULTIPLICATION SIGN}"
+            _write_above(ax, float(rank[places].mean()), float(shown[places].max()), count, group.colour)
     if values[-1] > shown[-1]:
         _write_above(ax, float(rank[-1]), float(shown[-1]), f"up to {values[-1]:.0e}", style.GREY, align="right")
     ax.margins(x=0.04, y=0.12)
