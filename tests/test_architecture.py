@@ -13,8 +13,11 @@ STAGES = [
     "statistics", "strategy", "study", "formats", "report", "api", "gallery", "cli", "studio",
 ]  # fmt: skip
 SOLVE_SEES = {"errors", "native", "solve"}
-# one-line methods that reach forward: result.summary, problem.evaluate, problem.save
-FORWARD = {("strategy/result.py", "report"), ("problem/problem.py", "api"), ("problem/problem.py", "formats")}
+# one-line methods that reach forward: result.summary, result.plot, multistart.plot_*, problem.evaluate, problem.save
+FORWARD = {
+    ("strategy/result.py", "report"), ("study/multistart.py", "report"), ("problem/problem.py", "api"),
+    ("problem/problem.py", "formats"),
+}  # fmt: skip
 
 
 def stage_of(module: str) -> str:

@@ -7,6 +7,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from matplotlib import pyplot as plt
 
 import odefit as of
 from odefit.gallery import WITHOUT_MINIMUM, load, names, path_of
@@ -63,8 +64,10 @@ def test_shown_problem_files_are_those_of_the_gallery(file, name):
 @pytest.mark.parametrize("file", ["README.md", "docs/usage.md", "docs/statistics.md"])
 def test_shown_python_runs(file, monkeypatch):
     monkeypatch.chdir(path_of("barnes").parent)
+    plt.switch_backend("agg")  # no windows
     for block in blocks(file, "python"):
         exec(compile(block, file, "exec"), {})  # documents of our own
+    plt.close("all")
 
 
 @pytest.mark.parametrize("name", names())
@@ -78,3 +81,22 @@ def test_gallery_fits(name):
 def test_every_folder_of_the_gallery_is_described():
     table = (ROOT / "docs" / "usage.md").read_text(encoding="utf-8").split("## Gallery")[1].split("\n## ")[0]
     assert set(names()) == set(re.findall(r"`([^`]+)`", "".join(re.findall(r"^\| (`.*?) \|", table, re.MULTILINE))))
+
+
+@pytest.mark.parametrize("file", ["README.md", "docs/usage.md"])
+def test_shown_pictures_exist_and_are_small(file):
+    shown = re.findall(r"!\[[^\]]+\]\(([^)]+)\)", (ROOT / file).read_text(encoding="utf-8"))
+    assert shown
+    for path in shown:
+        content = ((ROOT / file).parent / path).read_bytes()
+        assert content.startswith(b"\x89PNG")
+        assert len(content) < 100_000
+
+
+def test_pictures_are_those_that_the_command_makes():
+    code = compile((ROOT / "docs" / "make_pictures.py").read_text(), "make_pictures", "exec")
+    space = {"__file__": str(ROOT / "docs" / "make_pictures.py"), "__name__": "make_pictures"}
+    exec(code, space)
+    made = space["pictures"]()
+    assert set(made) == {path.name for path in (ROOT / "docs" / "pictures").iterdir()}
+    assert made["barnes.png"]().startswith(b"\x89PNG")

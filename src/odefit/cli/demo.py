@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from odefit.cli.changes import Fix, Free, Set, changed
-from odefit.cli.fit import Json, Method, Out, Quiet, Seed, SolverName, Start, Starts, Workers
+from odefit.cli.fit import Json, Method, Out, Plots, Quiet, Seed, SolverName, Start, Starts, Workers
 from odefit.cli.output import fit_and_report
 from odefit.gallery import load, names
 
@@ -26,6 +26,7 @@ def demo(
     json: Json = False,
     quiet: Quiet = False,
     out: Out = None,
+    plots: Plots = False,
 ) -> None:
     """Fit a ready problem from the gallery.
 
@@ -40,5 +41,6 @@ def demo(
         return
     problem = changed(load(name), values, fix, free, None)
     fit_and_report(
-        problem, method, solver, json=json, quiet=quiet, out=out, start=start, starts=starts, seed=seed, workers=workers
-    )
+        problem, method, solver, json=json, quiet=quiet, out=out, plots=plots,
+        start=start, starts=starts, seed=seed, workers=workers,
+    )  # fmt: skip

@@ -23,6 +23,7 @@ Workers = Annotated[int | None, typer.Option(min=1, help="Processes that share t
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the summary.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="Print nothing but errors; the exit code tells.")]
 Out = Annotated[Path | None, typer.Option(help="Folder for result.json; made if needed.")]
+Plots = Annotated[bool, typer.Option("--plots", help="Write pictures (PNG) of the fit beside result.json, too.")]
 
 
 def fit(
@@ -40,12 +41,13 @@ def fit(
     json: Json = False,
     quiet: Quiet = False,
     out: Out = None,
+    plots: Plots = False,
 ) -> None:
     """Fit the problem in FILE and print estimates with their uncertainty.
 
     Exit code 0: converged, 2: bad input, 3: not converged.
 
-    Examples: odefit fit barnes.toml --out results
+    Examples: odefit fit barnes.toml --out results --plots
 
     odefit fit barnes.toml --from results --set k1=3 --fix k2
 
@@ -53,5 +55,6 @@ def fit(
     """
     problem = changed(load_problem(file), values, fix, free, source)
     fit_and_report(
-        problem, method, solver, json=json, quiet=quiet, out=out, start=start, starts=starts, seed=seed, workers=workers
-    )
+        problem, method, solver, json=json, quiet=quiet, out=out, plots=plots,
+        start=start, starts=starts, seed=seed, workers=workers,
+    )  # fmt: skip

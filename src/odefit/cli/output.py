@@ -52,13 +52,16 @@ def fit_and_report(
     json: bool,
     quiet: bool,
     out: Path | None,
+    plots: bool = False,
     **options: Any,
 ) -> None:
-    """Fit, print, write ``result.json`` if asked to, and leave with the right exit code."""
+    """Fit, print, write ``result.json`` and pictures if asked to, and leave with the right exit code."""
     import odefit.api
 
     if quiet and json:
         raise OdefitError("--quiet prints nothing and --json a document; choose one of them.")
+    if plots and out is None:
+        raise OdefitError("--plots writes pictures beside result.json; say where with --out.")
     if not quiet:
         announce_compilation()
     silent = quiet or json
@@ -73,8 +76,14 @@ def fit_and_report(
             if record is not None:
                 print(f"odefit: {record.text}", file=sys.stderr)
     if out is not None:
-        path = write_result(result, out)
+        told = [f"wrote {write_result(result, out)}", *(_write_plots(result, out) if plots else ())]
         if not quiet:
-            print(f"odefit: wrote {path}", file=sys.stderr)
+            print("\n".join(f"odefit: {line}" for line in told), file=sys.stderr)
     if not result.converged:
         raise typer.Exit(NOT_CONVERGED)
+
+
+def _write_plots(result: FitResult, folder: Path) -> list[str]:
+    from odefit.report.plots.files import write_plots  # matplotlib: only for those who want pictures
+
+    return write_plots(result, folder)

@@ -20,20 +20,23 @@ Array = npt.NDArray[np.float64]
 class Curves:
     """All states and definitions of one variant of a problem's model.
 
-    Definitions that use a parameter which depends on the single measurement have no curve and are left out.
+    Definitions that use a parameter which depends on the single measurement have no curve and are left out,
+    unless `by_row` asks for them: then the arguments of one measurement follow the entries of p.
     """
 
-    def __init__(self, problem: Problem, variant: Variant) -> None:
+    def __init__(self, problem: Problem, variant: Variant, *, by_row: bool = False) -> None:
         everything = (*problem.model.states, *problem.model.definitions)
         observe = model_functions(problem, variant, everything)["observe"]
         a = dict(observe.arrays)["a"]
-        depends = [ca.depends_on(observe.out[i], a) if a.numel() else False for i in range(len(everything))]
+        asks = a.numel() and not by_row
+        depends = [ca.depends_on(observe.out[i], a) if asks else False for i in range(len(everything))]
         kept = [i for i, is_by_row in enumerate(depends) if not is_by_row]
         self.names = tuple(everything[i] for i in kept)
         out = observe.out[kept] if kept else ca.SX(0, 1)
         arrays = dict(observe.arrays)
-        inputs = [observe.time, arrays["y"], arrays["p"]]
-        z = ca.vertcat(arrays["y"], arrays["p"])
+        p = ca.vertcat(arrays["p"], a) if by_row else arrays["p"]
+        inputs = [observe.time, arrays["y"], p]
+        z = ca.vertcat(arrays["y"], p)
         self._value = ca.Function("curves", inputs, [ca.densify(out)])
         self._jacobian = ca.Function("curves_jacobian", inputs, [ca.densify(ca.jacobian(out, z))])
 

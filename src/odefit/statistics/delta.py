@@ -62,8 +62,16 @@ def prediction_band(
     statistics: ParameterStatistics | None,
     e: int,
     times: Array,
+    row_slots: npt.NDArray[np.int64] | None = None,
 ) -> Band:
-    """Return all states and definitions of experiment number `e`, with standard errors of the curves."""
+    """Return all states and definitions of experiment number `e`, with standard errors of the curves.
+
+    Parameters
+    ----------
+    row_slots
+        The slots of one measurement (see `Observation`): curves of what depends on the measurement are then those
+        of measurements like it; without, they are left out.
+    """
     experiment = problem.experiments[e]
     order = 1 if statistics is not None else 0
     seeds = compiled.parameters(theta, e, order)
@@ -75,12 +83,19 @@ def prediction_band(
     trajectory = integrator(settings.integrator).solve(
         model, run, rtol=settings.rtol, atol=settings.atol, max_steps=settings.max_steps, order=order
     )
-    curves = Curves(problem, compiled.variant(e))
-    values = curves.values(times, trajectory.y, seeds.p)
+    curves = Curves(problem, compiled.variant(e), by_row=row_slots is not None)
+    chosen = np.empty(0, dtype=np.int64) if row_slots is None else row_slots
+    slots, slopes = compiled.slot_values(theta)
+    p = np.concatenate((seeds.p, slots[chosen]))
+    values = curves.values(times, trajectory.y, p)
     errors = np.full(values.shape, np.nan)
     if statistics is not None:
-        dp = compiled.all_derivatives(theta, e)
-        by_theta = curves.derivatives(times, trajectory.y, trajectory.S, compiled.columns[e], seeds.p, dp)
+        own = np.zeros((chosen.size, compiled.n_theta))
+        place = compiled.theta_of_q[chosen]
+        free = np.flatnonzero(place >= 0)
+        own[free, place[free]] = slopes[chosen[free]]
+        dp = np.concatenate((compiled.all_derivatives(theta, e), own))
+        by_theta = curves.derivatives(times, trajectory.y, trajectory.S, compiled.columns[e], p, dp)
         errors = standard_errors(by_theta, statistics.covariance)
     failure = "" if trajectory.status is Status.OK else trajectory.sentence(model)
     return Band(experiment.name, times, curves.names, values, errors, failure)

@@ -32,6 +32,7 @@ from odefit.transcribe import SingleShooting
 
 if TYPE_CHECKING:
     import pandas as pd
+    from matplotlib.axes import Axes
 
     from odefit.study import Multistart
 
@@ -446,6 +447,35 @@ class FitResult:
         from odefit.report.summary import summary
 
         return summary(self)
+
+    def plot(
+        self,
+        ax: Axes | None = None,
+        *,
+        observable: str | list[str] | None = None,
+        experiment: str | list[str] | None = None,
+        band: bool = True,
+    ) -> Any:
+        """Draw data and model, with the 95 % band of the curve.
+
+        Parameters
+        ----------
+        ax
+            Where to draw the one panel that was chosen; by default a figure of its own with all panels.
+        observable, experiment
+            What to show, a name or several; by default all that is measured (a state or definition that is not
+            measured may be asked for), and all experiments.
+        band
+            Whether to draw the band.
+
+        Returns
+        -------
+        Axes
+            An array of them if there are several panels.
+        """
+        from odefit.report.plots.fit import plot_fit
+
+        return plot_fit(self, ax, observable=observable, experiment=experiment, band=band)
 
 
 def _number(value: float | None) -> float | None:

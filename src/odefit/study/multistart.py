@@ -5,9 +5,9 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from odefit.solve import Solver
 from odefit.strategy import FitResult, fit_by
 from odefit.study.executors import default_workers, run_all
 from odefit.study.sampling import sample_starts
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _AS_GOOD = 1e-6  # relative difference of objectives that is of no consequence
 _SAME = 1e-3  # relative difference of objectives that count as one minimum
@@ -73,12 +76,16 @@ class Multistart:
         How many starts were asked for; there are fewer runs after Ctrl-C.
     best
         Number of the run that the result was taken from.
+    scales, bounds
+        How the solver saw the parameters, and between which natural values, by name.
     """
 
     runs: tuple[StartRun, ...]
     seed: int
     asked: int
     best: int
+    scales: Mapping[str, str] = field(default_factory=dict, repr=False)
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict, repr=False)
 
     @property
     def minima(self) -> tuple[Minimum, ...]:
@@ -119,6 +126,32 @@ class Multistart:
             "failures": self.failures,
             "runs": [_plain(run) for run in self.runs],
         }
+
+    def plot_waterfall(self, ax: Axes | None = None) -> Axes:
+        """Draw the objectives of all runs, sorted: a plateau is a minimum that many runs found.
+
+        Runs that converged have the colour of their minimum, others a mark for their status; those without an
+        objective are counted in the legend.  Objectives below 1e-12 are drawn there.
+        """
+        from odefit.report.plots.multistart import plot_waterfall
+
+        return plot_waterfall(self, ax)
+
+    def plot_parameters(
+        self, ax: Axes | None = None, *, parameters: str | Sequence[str] | None = None, starts: bool = False
+    ) -> Axes:
+        """Draw the estimates of all runs, a line each in the colour of its minimum, the best in front.
+
+        Parameters
+        ----------
+        parameters
+            Which, a name or several; by default all.
+        starts
+            Whether to draw the start values as well.
+        """
+        from odefit.report.plots.multistart import plot_parameters
+
+        return plot_parameters(self, ax, parameters=parameters, starts=starts)
 
 
 def _plain(run: StartRun) -> dict[str, Any]:
@@ -186,7 +219,15 @@ def fit_from_many(
     runs.sort(key=lambda run: run.number)
     best = _best(runs)
     # the fit itself, with its linearisation, was done elsewhere: fits are deterministic
-    return dataclasses.replace(fitted(best), multistart=Multistart(tuple(runs), seed, starts, best))
+    result = fitted(best)
+    compiled = result.objective_function.compiled
+    bounds = zip(compiled.lower.tolist(), compiled.upper.tolist(), strict=True)
+    multistart = Multistart(
+        tuple(runs), seed, starts, best,
+        scales=dict(zip(compiled.theta_names, compiled.theta_scales, strict=True)),
+        bounds=dict(zip(compiled.theta_names, bounds, strict=True)),
+    )  # fmt: skip
+    return dataclasses.replace(result, multistart=multistart)
 
 
 def _best(runs: list[StartRun]) -> int:

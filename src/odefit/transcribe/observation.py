@@ -191,14 +191,14 @@ def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array)
                 observable=codes[source],
                 value=data.value[source].copy(),
                 root_weight=finite_roots[source].copy(),
-                row_slots=_row_slots(problem, source),
+                row_slots=slots_of_rows(problem, source),
                 source=source.astype(np.int64),
             )
         )
     return tuple(result)
 
 
-def _row_slots(problem: Problem, source: npt.NDArray[np.int64]) -> Indices:
+def slots_of_rows(problem: Problem, source: npt.NDArray[np.int64]) -> Indices:
     """Return the slots that the measurements select, a column per parameter that depends on the measurement."""
     slots, groups = problem.slots, problem.measurements.groups
     per = {p.name: p.per for p in problem.parameters}

@@ -1,0 +1,1 @@
+"""Pictures of results, with matplotlib; it is imported when the first one is asked for."""

@@ -1,0 +1,202 @@
+"""What the picture of a fit shows: measured values, and the model's curves through them.
+
+A *series* is what one curve belongs to: an observable in an experiment and, where parameters depend on the single
+measurement (a wavelength), one value of the columns that choose them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.compile import Curves
+from odefit.errors import OdefitError, ProblemError, suggestion
+from odefit.problem import Problem
+from odefit.statistics.delta import Band, prediction_band
+from odefit.strategy import FitResult
+from odefit.strategy.times import prediction_times
+from odefit.transcribe.observation import slots_of_rows
+
+Array = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+_DECADES = 3.0  # that times span, from which their axis may be logarithmic
+_EARLY = 0.1  # of the last time: half of the times lie before, if they are spread over decades
+_POINTS = 201
+_ROUNDS = 4
+_MOST_POINTS = 2000
+_BEND = 0.002  # of a curve's range, by which it may leave the straight line between its points
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """One curve with its data.
+
+    Attributes
+    ----------
+    experiment, observable, group
+        Number of the experiment, name, and the value of the columns that single measurements depend on ("" for none).
+    rows
+        Its measurements, with a value, as indices of the problem's.
+    row_slots
+        The slots of one of these measurements; None if the curve does not depend on the measurement.
+    """
+
+    experiment: int
+    observable: str
+    group: str
+    rows: Indices
+    row_slots: Indices | None
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """A curve at the estimates, with the ends of its 95 % band (NaN where there is none), all (m,)."""
+
+    times: Array
+    value: Array
+    lower: Array
+    upper: Array
+
+
+def chosen_experiments(problem: Problem, wanted: str | list[str] | None) -> list[int]:
+    """Return the numbers of the experiments asked for, by default all."""
+    known = [experiment.name for experiment in problem.experiments]
+    names = known if wanted is None else [wanted] if isinstance(wanted, str) else list(wanted)
+    for name in names:
+        if name not in known:
+            raise OdefitError(f"there is no experiment '{name}' to plot{suggestion(name, known)}")
+    return [known.index(name) for name in names]
+
+
+def chosen_observables(problem: Problem, wanted: str | list[str] | None) -> list[str]:
+    """Return the names asked for (states and definitions too), by default what is measured."""
+    if wanted is None:
+        return list(problem.observables)
+    known = [*problem.model.states, *problem.model.definitions]
+    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    for name in names:
+        if name not in known:
+            raise OdefitError(f"there is no state or definition '{name}' to plot{suggestion(name, known)}")
+    return names
+
+
+def series_of(result: FitResult, experiments: list[int], observables: list[str]) -> list[Series]:
+    """Return all series of these experiments and observables, in this order."""
+    problem = result.problem
+    data, compiled = problem.measurements, result.objective_function.compiled
+    found = []
+    for e in experiments:
+        same_for_all = Curves(problem, compiled.variant(e)).names
+        own = (data.experiment == problem.experiments[e].name) & np.isfinite(data.value)
+        for observable in observables:
+            rows = np.flatnonzero(own & (data.observable == observable))
+            if observable in same_for_all:
+                found.append(Series(e, observable, "", rows, None))
+            else:
+                found += _groups(problem, e, observable, rows)
+    return found
+
+
+def _groups(problem: Problem, e: int, observable: str, rows: Indices) -> list[Series]:
+    slots = slots_of_rows(problem, rows)
+    distinct, first, which = np.unique(slots, axis=0, return_index=True, return_inverse=True)
+    per = {p.name: p.per or "" for p in problem.parameters}
+    columns = list(dict.fromkeys(per[name] for name in problem.slots.by_row))
+    found = []
+    for k in np.argsort(first).tolist():  # in the order of the data
+        keys = [f"{column} {problem.measurements.groups[column][rows[first[k]]]}" for column in columns]
+        found.append(Series(e, observable, ", ".join(keys), rows[which.ravel() == k], distinct[k]))
+    return found
+
+
+def first_decade(times: Array) -> float:
+    """Return the smallest positive time if an even axis would crowd most times at its left end, else 0."""
+    positive = times[times > 0]
+    if not positive.size or (times < 0).any():
+        return 0.0
+    first, last = float(positive.min()), float(positive.max())
+    spread = np.log10(last / first) > _DECADES and np.median(times) < _EARLY * last
+    return first if spread else 0.0
+
+
+def curves_of(result: FitResult, series: list[Series], first: float) -> list[Curve]:
+    """Return the curves of these series, each at as many times as it needs to look smooth.
+
+    Parameters
+    ----------
+    first
+        Time from which the axis is logarithmic; 0 if it is even.
+    """
+    together: dict[tuple[int, tuple[int, ...] | None], list[int]] = {}
+    for i, one in enumerate(series):
+        slots = None if one.row_slots is None else tuple(one.row_slots.tolist())
+        together.setdefault((one.experiment, slots), []).append(i)
+    found: dict[int, Curve] = {}
+    for (e, slots), members in together.items():
+        names = [series[i].observable for i in members]
+        band = _smooth_band(result, e, None if slots is None else np.array(slots, dtype=np.int64), names, first)
+        for i in members:
+            found[i] = _curve(result, band, series[i].observable)
+    return [found[i] for i in range(len(series))]
+
+
+def _curve(result: FitResult, band: Band, name: str) -> Curve:
+    column = band.names.index(name)
+    value = band.values[:, column]
+    reach = np.full(value.shape, np.nan)
+    if result.statistics is not None:
+        reach = result.statistics.quantile * band.errors[:, column]
+    return Curve(band.times, value, value - reach, value + reach)
+
+
+def _smooth_band(result: FitResult, e: int, slots: Indices | None, names: list[str], first: float) -> Band:
+    """Return a band at times that are added where one of the `names` bends sharply, as seen on the axis."""
+    times = _first_times(result.problem, e, first)
+    band = _band(result, e, times, slots)
+    for _ in range(_ROUNDS):
+        position = np.arcsinh(times / first) if first else times
+        bends = _bends(position, band.values[:, [band.names.index(name) for name in names]])
+        added = 0.5 * (position[1:] + position[:-1])[bends]
+        if not added.size or times.size + added.size > _MOST_POINTS:
+            break
+        times = np.union1d(times, first * np.sinh(added) if first else added)
+        band = _band(result, e, times, slots)
+    return band
+
+
+def _band(result: FitResult, e: int, times: Array, slots: Indices | None) -> Band:
+    compiled, x = result.objective_function.compiled, result.solution.x
+    with np.errstate(all="ignore"):  # what cannot be computed is NaN, and not drawn
+        return prediction_band(result.problem, compiled, x, result.statistics, e, times, slots)
+
+
+def _first_times(problem: Problem, e: int, first: float) -> Array:
+    experiment, data = problem.experiments[e], problem.measurements
+    own = np.unique(data.time[data.experiment == experiment.name])
+    try:
+        even = prediction_times(problem, experiment)
+    except ProblemError:  # all data at the start: there is no curve, but there are values
+        return own
+    begin, end = float(even[0]), float(even[-1])
+    if not first:
+        return np.union1d(np.linspace(begin, end, _POINTS), own)
+    position = np.linspace(np.arcsinh(begin / first), np.arcsinh(end / first), _POINTS)
+    return np.union1d(np.clip(first * np.sinh(position), begin, end), own)
+
+
+def _bends(position: Array, values: Array) -> npt.NDArray[np.bool_]:
+    """Tell which intervals (m - 1,) lie beside a point that is off the straight line between its neighbours."""
+    result = np.zeros(max(position.size - 1, 0), dtype=bool)
+    for value in values.T:
+        finite = value[np.isfinite(value)]
+        if position.size < 3 or finite.size < 3 or not np.ptp(finite) > 0:
+            continue
+        share = (position[1:-1] - position[:-2]) / (position[2:] - position[:-2])
+        chord = value[:-2] + share * (value[2:] - value[:-2])
+        off = np.abs(value[1:-1] - chord) > _BEND * np.ptp(finite)  # False for NaN
+        result[:-1] |= off
+        result[1:] |= off
+    return result
