@@ -187,3 +187,39 @@ BAD = {
 def test_bad_settings_are_refused(orbits, words):
     with pytest.raises(of.ProblemError, match=words):
         orbits.with_settings(**BAD[words])
+
+
+def test_the_summary_shows_the_horizons_as_table_3_does(orbits):
+    start = dict(zip(NAMES, (4.2176, 9.1574, 7.9221, 9.5949), strict=True))
+    result = of.fit(orbits.with_start(**start), method="incremental")
+    lines = result.summary().splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("horizon"))
+    assert [word for word in lines[head].split() if word not in ("bounds", "moved")] == [
+        "horizon", "data", "iterations", "objective", *NAMES,
+    ]  # fmt: skip
+    rows = [lines[head + 2 + i].split() for i in range(6)]
+    assert [float(row[0]) for row in rows] == [0.5, 1, 2, 4, 8, 10]
+    assert [int(row[2]) for row in rows] == [a.iterations for a in result.attempts]
+    for row, attempt in zip(rows, result.attempts, strict=True):
+        assert [float(cell) for cell in row[-4:]] == pytest.approx([attempt.estimates[n] for n in NAMES], rel=1e-4)
+    expected = sum(a.iterations * a.horizon for a in result.attempts) / 10
+    assert lines[head + 8] == f"{result.iterations} iterations, equivalent to {expected:.3g} on all data"
+    plain = result.to_dict()
+    assert plain["equivalent_iterations"] == pytest.approx(expected)
+    assert [a["n_data"] for a in plain["attempts"]] == [2, 4, 8, 16, 32, 40]
+
+
+def test_many_horizons_are_shortened_in_the_summary(orbits):
+    result = of.fit(orbits, method="incremental-dense")
+    lines = result.summary().splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("horizon"))
+    shown = [line.split()[0] for line in lines[head + 2 : head + 14]]
+    assert shown == ["0.5", "1", "1.5", "2", "...", "7", "7.5", "8", "8.5", "9", "9.5", "10"]
+    assert "horizon" not in of.fit(orbits).summary()
+
+
+def test_a_fit_no_better_than_the_mean_is_called_so(orbits):
+    poor = orbits.with_start(k1=4.2176, k2=9.1574, k3=7.9221, k4=9.5949)
+    codes = {notice.code for notice in of.fit(poor).warnings}
+    assert "fit.poor" in codes
+    assert "fit.poor" not in {notice.code for notice in of.fit(poor, method="incremental").warnings}

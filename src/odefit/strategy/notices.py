@@ -38,7 +38,15 @@ def notices(result: FitResult) -> Iterator[Notice]:
         yield Notice("solver.note", f"{result.solution.note[0].upper()}{result.solution.note[1:]}.")
     if result.start_values is not None and (result.start_values.missing or result.start_values.moved):
         yield Notice("start.values", result.start_values.text)
+    if result.multistart is not None and result.multistart.ambiguity:
+        yield Notice("multistart.equal", result.multistart.ambiguity)
     yield from _of_data(result)
+    if result.r2 is not None and result.r2 <= 0.0:
+        text = (
+            f"The model describes the data no better than their mean values do (R2 {result.r2:.3g}): this may be a "
+            'wrong minimum (try start = "auto" or starts = 20), or a wrong model.'
+        )
+        yield Notice("fit.poor", text)
     if result.uncertainty is not None and result.statistics is not None:
         yield from _of_residuals(result, result.uncertainty)
     yield from _of_parameters(result)
