@@ -28,11 +28,21 @@ _DRAWS, _BEST, _DECADES = 64, 5, 2.0  # nonlinear parameters: draws around the s
 _MOST_STEPS = 60  # evaluations of each refinement
 _SUBSTEPS = 100  # of Runge-Kutta for states that are not measured, at least, over an experiment
 _FEW = 4  # data of an observable, below which a curve through them says little
-_NOT_MATCHED = "it enters no equation that the data could be matched to"
-_NOT_TOLD = "the data do not tell its value apart from others"
-_UNMEASURED = "it is the initial value of a state that is not measured"
-_NO_DATA = "nothing that is measured is a sum of states with known factors, at two times or more"
+_CLEARLY = 3.0  # standard errors by which a value is outside its bounds
+_EQUALLY_GOOD = 1e-6  # relative difference of sums of squares that does not count
+_ROUNDING = 1e-6  # of the size that would explain all differences
+_AT_BOUND = 1e-6  # nearer to a bound than this part of its size or width
+_NOT_MATCHED = "in no equation that the data could be matched to"
+_NOT_TOLD = "not told apart from others by the data"
+_SILENT = "without influence on what is measured"
+_UNMEASURED = "initial value of a state that is not measured"
 _NO_SENSE = "the regression found no finite value"
+_NO_EQUATIONS = "the model has no differential equations to match"
+_CURVED = "{} is no sum of states with known factors"
+_UNKNOWN_FACTOR = "{} has a factor or offset that is itself unknown"
+_MOVING = "{} has a factor or offset that changes in time"
+_ONE_TIME = "{} is measured at one time only"
+_NO_OVERLAP = "what is measured has no times in common"
 
 
 @dataclass(frozen=True)
@@ -48,7 +58,9 @@ class Matched:
     kind
         "linear", "bounded", "nonlinear" or "none".
     suggested
-        Values by slot that the data suggest but bounds exclude.
+        Values by slot that the data suggest but bounds exclude (infinite where only the side is known).
+    tied
+        Slots of which the data tell only a combination; their values are one choice.
     """
 
     values: dict[str, float]
@@ -56,6 +68,7 @@ class Matched:
     missing: dict[str, str]
     kind: str
     suggested: dict[str, float] = field(default_factory=dict)
+    tied: tuple[str, ...] = ()
 
 
 class _Series(NamedTuple):
@@ -87,7 +100,8 @@ class _Run:
         rows = np.stack([s.row for s in self.series])
         n = rows.shape[1]
         helps = y0 is not None and np.linalg.matrix_rank(rows) < n
-        w = self.model.conserved if helps else np.empty((0, n))
+        last = max(float(s.times[-1]) for s in self.series)
+        w = self.model.conserved(self.t0, last) if helps else np.empty((0, n))
         matrix = np.vstack([rows, w])
         self.conserved = w @ y0 if y0 is not None else np.empty(0)
         self.to_states = np.asarray(np.linalg.pinv(matrix), dtype=float)
@@ -158,7 +172,9 @@ class Regression:
         self.upper = np.array([listed[i].parameter.upper for i in self.wanted])
         self.matched_with_hidden = np.zeros(self.wanted.size, dtype=bool)
         self.suggested: dict[str, float] = {}
+        self.tied: tuple[str, ...] = ()
         self.sparse: list[str] = []
+        self.unusable: dict[str, str] = {}  # observable to why
         self.runs = [run for run in self._runs() if run.grid.size > 1]
         self.completed, self.integrated = self._unmeasured()
 
@@ -187,13 +203,16 @@ class Regression:
         data = self.problem.measurements
         roots = root_weights(data)
         mine = (data.experiment == experiment.name) & (roots > 0)
-        ends = [_evaluated(model.observed(t, self.start[slots])) for t in (experiment.start, _last(data, mine))]
-        rows, offsets = ends[0][0], ends[0][1][:, 0]
-        steady = np.all(ends[0][0] == ends[1][0], axis=1) & (ends[0][1] == ends[1][1])[:, 0]
+        rows, offsets = _evaluated(model.observed(experiment.start, self.start[slots]))
+        offsets = offsets[:, 0]
         result = []
         for k, name in enumerate(self.problem.observables):
             own = np.flatnonzero(mine & (data.observable == name))
-            if not own.size or not model.usable[k] or not steady[k] or np.any(model.observed_by[k] & unknown):
+            if not own.size:
+                continue
+            if not model.usable[k] or not model.steady[k] or np.any(model.observed_by[k] & unknown):
+                why = _CURVED if not model.usable[k] else _UNKNOWN_FACTOR if model.steady[k] else _MOVING
+                self.unusable[name] = why
                 continue
             with np.errstate(divide="ignore"):
                 sigma = 1.0 / roots[own]
@@ -208,7 +227,18 @@ class Regression:
                 sigma = np.append(_LEAST_SIGMA * sigma.max(), sigma[later])
             if times.size > 1:
                 result.append(_Series(name, rows[k], float(offsets[k]), times, values, sigma))
+            else:
+                self.unusable[name] = _ONE_TIME
         return result
+
+    def _why_nothing(self) -> str:
+        """Return why no run can be matched."""
+        if not self.problem.model.states:
+            return _NO_EQUATIONS
+        kinds: dict[str, list[str]] = {}
+        for name, why in self.unusable.items():
+            kinds.setdefault(why, []).append(f"'{name}'")
+        return "; ".join(why.format(" or ".join(names)) for why, names in kinds.items()) or _NO_OVERLAP
 
     def _unmeasured(self) -> tuple[list[str], list[str]]:
         """Return states known from conservation only, and states that have to be integrated."""
@@ -221,7 +251,7 @@ class Regression:
         """Return what was found."""
         missing: dict[str, str] = {}
         if not self.runs:
-            return Matched({}, {}, dict.fromkeys(self.names, _NO_DATA), "none")
+            return Matched({}, {}, dict.fromkeys(self.names, self._why_nothing()), "none")
         in_rates = np.zeros(self.wanted.size, dtype=bool)
         pairs = np.zeros((self.wanted.size, self.wanted.size), dtype=bool)
         for run in self.runs:
@@ -241,7 +271,7 @@ class Regression:
                 kind, lost = self._solve_linear(x, active, resolution)
             else:
                 kind, lost = self._solve_nonlinear(x, active, pairs, resolution)
-            missing |= {self.names[i]: _NOT_TOLD for i in lost}
+            missing |= lost
             bad = [i for i in active if not math.isfinite(x[i])]
             x[bad] = self.start[self.wanted][bad]
             missing |= {self.names[i]: _NO_SENSE for i in bad}
@@ -250,11 +280,12 @@ class Regression:
             missing |= self._match_initial(x, idle)
         found = [i for i, name in enumerate(self.names) if name not in missing]
         return Matched(
-            {self.names[i]: float(x[i]) for i in found},
+            {self.names[i]: float(x[i]) + 0.0 for i in found},  # no -0
             {self.names[i]: float(resolution[i]) for i in found},
             missing,
             kind,
-            self.suggested if kind == "bounded" else {},
+            self.suggested,
+            tuple(name for name in self.tied if name not in missing),
         )
 
     def _places(self, run: _Run) -> Indices:
@@ -285,46 +316,76 @@ class Regression:
             slopes.append(right[:, 1:] / sigma[:, None])
         return np.concatenate(residuals), np.concatenate(slopes)
 
-    def _solve_linear(self, x: Array, active: Indices, resolution: Array) -> tuple[str, list[int]]:
+    def _solve_linear(self, x: Array, active: Indices, resolution: Array) -> tuple[str, dict[str, str]]:
         x[active] = 0.0
         residual, slopes = self._linearised(x)
         given = self.start[self.wanted[active]]
-        return self._least_squares(x, active, slopes[:, active], -residual, given, resolution)
+        kind, lost, self.suggested = self._least_squares(x, active, slopes[:, active], -residual, given, resolution)
+        return kind, lost
 
     def _least_squares(
         self, x: Array, active: Indices, a: Array, b: Array, given: Array, resolution: Array
-    ) -> tuple[str, list[int]]:
-        """Solve ``a x = b`` within the bounds; what is not determined keeps its given value."""
+    ) -> tuple[str, dict[str, str], dict[str, float]]:
+        """Solve ``a x = b`` within the bounds; what is not determined keeps its given value.
+
+        Returns the kind, why unknowns are not determined, and values that bounds exclude.
+        """
         x[active] = given
         if not (np.isfinite(a).all() and np.isfinite(b).all()):
             x[active] = np.nan
-            return "linear", []
+            return "linear", {}, {}
         norms = np.linalg.norm(a, axis=0)
         safe = np.where(norms > 0, norms, 1.0)
-        _, w, vt = np.linalg.svd(a / safe, full_matrices=a.shape[0] < a.shape[1])
-        size = np.append(w, np.zeros(active.size - w.size))
-        undetermined = vt[size <= _RANK * max(size[0], 1e-300)]
-        lost = np.any(np.abs(undetermined) > _TAKES_PART, axis=0) | (norms == 0)
+        lost = _undetermined(a / safe) | (norms == 0)
         kept = active[~lost]
-        kind = "linear"
+        kind, suggested = "linear", {}
         if kept.size:
             right = b - a[:, lost] @ given[lost]
             scaled = a[:, ~lost] / safe[~lost]
             found = np.linalg.lstsq(scaled, right, rcond=None)[0] / safe[~lost]
-            if np.any((found < self.lower[kept]) | (found > self.upper[kept])):
-                kind = "bounded"
-                self.suggested |= {self.names[i]: float(v) for i, v in zip(kept, found, strict=True)}
-                inside = (self.lower[kept] * safe[~lost], self.upper[kept] * safe[~lost])
-                found = _within(scaled, right, *inside) / safe[~lost]
-            x[kept] = found
             rest = right - a[:, ~lost] @ found
             spread = math.sqrt(float(rest @ rest) / max(rest.size - kept.size, 1))
             resolution[kept] = spread / safe[~lost]
-        return kind, active[lost].tolist()
+            if np.any((found < self.lower[kept]) | (found > self.upper[kept])):
+                kind = "bounded"
+                factor = np.linalg.inv(np.linalg.qr(scaled)[1])
+                error = spread * np.linalg.norm(factor, axis=1) + _ROUNDING * np.linalg.norm(right)
+                suggested = self._excluded(kept, found, _CLEARLY * error / safe[~lost])
+                inside = (self.lower[kept] * safe[~lost], self.upper[kept] * safe[~lost])
+                found = _within(scaled, right, *inside) / safe[~lost]
+            x[kept] = found
+        silent = norms[lost] == 0
+        why = {self.names[i]: _SILENT if mute else _NOT_TOLD for i, mute in zip(active[lost], silent, strict=True)}
+        return kind, why, suggested
+
+    def _excluded(self, places: Indices, values: Array, reach: Array) -> dict[str, float]:
+        """Return the values that are farther outside their bounds than `reach`."""
+        outside = (values < self.lower[places] - reach) | (values > self.upper[places] + reach)
+        return {self.names[i]: float(v) for i, v, out in zip(places, values, outside, strict=True) if out}
+
+    def _nonlinear_account(self, x: Array, active: Indices, slopes: Array) -> dict[str, str]:
+        """Note at the solution what is tied or at a bound; return what has no influence, put back to its start."""
+        norms = np.linalg.norm(slopes, axis=0)
+        mute = norms == 0
+        tied = _undetermined(slopes[:, ~mute] / norms[~mute]) if not mute.all() else np.zeros(0, dtype=bool)
+        self.tied = tuple(self.names[i] for i in active[~mute][tied])
+        for i in active[~mute]:
+            low, high = self.lower[i], self.upper[i]
+            near = _AT_BOUND * (high - low if math.isfinite(high - low) else max(abs(x[i]), abs(self.start_of(i))))
+            if x[i] - low <= near:
+                self.suggested[self.names[i]] = -math.inf
+            elif high - x[i] <= near:
+                self.suggested[self.names[i]] = math.inf
+        x[active[mute]] = self.start[self.wanted[active[mute]]]
+        return {self.names[i]: _SILENT for i in active[mute]}
+
+    def start_of(self, place: int) -> float:
+        """Return the given start of an unknown."""
+        return float(self.start[self.wanted[place]])
 
     def _solve_nonlinear(
         self, x: Array, active: Indices, pairs: npt.NDArray[np.bool_], resolution: Array
-    ) -> tuple[str, list[int]]:
+    ) -> tuple[str, dict[str, str]]:
         """Draw the parameters in which f is not affine, eliminate the others, refine the best."""
         linear: list[int] = []
         for i in sorted(active.tolist(), key=lambda i: int(pairs[i, active].sum())):
@@ -345,7 +406,7 @@ class Regression:
                 self._least_squares(trial, chosen, slopes[:, chosen], -residual, given, np.zeros(x.size))
                 residual = residual + slopes[:, chosen] @ trial[chosen]
             tried.append((float(residual @ residual), trial))
-        tried.sort(key=lambda pair: pair[0])
+        candidates = _nearest_first([cost for cost, _ in tried], [t[active] for _, t in tried])
 
         def residual_of(z: Array) -> Array:
             full = x.copy()
@@ -357,22 +418,22 @@ class Regression:
             full[active] = z
             return self._linearised(full)[1][:, active]
 
-        best = _refined(residual_of, slopes_of, [t[active] for _, t in tried[:_BEST]], *self._box(active))
+        best = _refined(residual_of, slopes_of, candidates, self._size(active), *self._box(active))
         x[active] = np.nan if best is None else best
-        if best is not None:
-            residual, slopes = self._linearised(x)
-            spread = math.sqrt(float(residual @ residual) / max(residual.size - active.size, 1))
-            norms = np.linalg.norm(slopes[:, active], axis=0)
-            resolution[active] = spread / np.where(norms > 0, norms, np.inf)
-            return "nonlinear", self._restored(x, active[norms == 0])
-        return "nonlinear", []
+        if best is None:
+            return "nonlinear", {}
+        residual, slopes = self._linearised(x)
+        spread = math.sqrt(float(residual @ residual) / max(residual.size - active.size, 1))
+        norms = np.linalg.norm(slopes[:, active], axis=0)
+        resolution[active] = spread / np.where(norms > 0, norms, np.inf)
+        return "nonlinear", self._nonlinear_account(x, active, slopes[:, active])
 
-    def _restored(self, x: Array, places: Indices) -> list[int]:
-        """Put unknowns back to their start values."""
-        x[places] = self.start[self.wanted[places]]
-        return places.tolist()
+    def _size(self, places: Indices) -> Array:
+        """Return the sizes of unknowns: those of their start values."""
+        start = np.abs(self.start[self.wanted[places]])
+        return np.where(start > 0, start, 1.0)
 
-    def _solve_hidden(self, x: Array, active: Indices) -> tuple[str, list[int]]:
+    def _solve_hidden(self, x: Array, active: Indices) -> tuple[str, dict[str, str]]:
         """Match with the hidden states integrated, from draws of all parameters and of their initial values."""
         starts = {i for run in self.runs for i in self._places(run)[run.model.in_initial[run.hidden].any(axis=0)]}
         active = np.union1d(active, [i for i in starts if i >= 0]).astype(np.int64)
@@ -386,18 +447,16 @@ class Regression:
             return np.where(np.isfinite(found) & (np.abs(found) < 1e8), found, 1e8)
 
         def slopes_of(z: Array) -> Array:
-            step = 1e-6 * np.maximum(np.abs(z), 1e-3)
+            step = 1e-6 * np.maximum(np.abs(z), 1e-3 * self._size(active))
             found = many(z[:, None] + np.concatenate([np.zeros((z.size, 1)), np.diag(step)], axis=1))
             return (found[:, 1:] - found[:, :1]) / step
 
         draws = np.array(self._draws(active)).T
         size = np.square(many(draws)).sum(axis=0)
-        candidates = [draws[:, i] for i in np.argsort(size)[:_BEST]]
-        best = _refined(lambda z: many(z[:, None])[:, 0], slopes_of, candidates, *self._box(active))
+        candidates = _nearest_first(size.tolist(), list(draws.T))
+        best = _refined(lambda z: many(z[:, None])[:, 0], slopes_of, candidates, self._size(active), *self._box(active))
         x[active] = np.nan if best is None else best
-        if best is None:
-            return "nonlinear", []
-        return "nonlinear", self._restored(x, active[np.linalg.norm(slopes_of(best), axis=0) == 0])
+        return "nonlinear", {} if best is None else self._nonlinear_account(x, active, slopes_of(best))
 
     def _hidden_residual(self, run: _Run, x: Array) -> Array:
         """Return the weighted residual for each column of `x`; states and integrals by Runge-Kutta 4."""
@@ -450,6 +509,8 @@ class Regression:
             if not a.size or not np.isfinite(a).all():
                 return dict.fromkeys([self.names[i] for i in idle], _NOT_MATCHED)
             x[idle] += np.linalg.lstsq(a, np.concatenate(residuals), rcond=1e-10)[0]
+        if not np.isfinite(x[idle]).all():
+            return dict.fromkeys([self.names[i] for i in idle], _NO_SENSE)
         told = np.linalg.norm(a, axis=0) > 0
         in_initial = {
             int(i) for run in self.runs for i in self._places(run)[run.model.in_initial.any(axis=0)] if i >= 0
@@ -478,24 +539,47 @@ class Regression:
         return y if np.isfinite(y).all() else run.states_at(run.grid[:1])[0]
 
 
+def _undetermined(a: Array) -> npt.NDArray[np.bool_]:
+    """Return which unknowns take part in a direction that ``a`` (columns of norm 1) does not determine."""
+    _, w, vt = np.linalg.svd(a, full_matrices=a.shape[0] < a.shape[1])
+    size = np.append(w, np.zeros(a.shape[1] - w.size))
+    return np.any(np.abs(vt[size <= _RANK * max(size[0], 1e-300)]) > _TAKES_PART, axis=0)
+
+
+def _nearest_first(costs: list[float], points: list[Array]) -> list[Array]:
+    """Return the best few of the points; the first one, made of the given start, leads if none is better."""
+    order = sorted(range(len(costs)), key=lambda i: costs[i])
+    if order and costs[0] <= costs[order[0]] * (1 + _EQUALLY_GOOD):
+        order.remove(0)
+        order.insert(0, 0)
+    return [points[i] for i in order[:_BEST]]
+
+
 def _refined(
-    residual: Callable[[Array], Array], slopes: Callable[[Array], Array], candidates: list[Array], lower: Array,
-    upper: Array,
+    residual: Callable[[Array], Array], slopes: Callable[[Array], Array], candidates: list[Array], size: Array,
+    lower: Array, upper: Array,
 ) -> Array | None:  # fmt: skip
-    """Return the best point that least squares finds from the candidates."""
+    """Return the best point that least squares finds from the candidates, in units of `size`."""
     from scipy.optimize import least_squares  # slow to import
 
     best, best_cost = None, math.inf
+    lower, upper = lower / size, upper / size
     gap = 1e-9 * np.where(np.isfinite(upper - lower), upper - lower, 1.0)
+    jacobian: Any = _scaled(slopes, size)
     for start in candidates:
-        inside = np.clip(start, lower + gap, upper - gap)
-        jacobian: Any = slopes
+        inside = np.clip(start / size, lower + gap, upper - gap)
         found = least_squares(
-            residual, inside, jacobian, (lower, upper), method="trf", x_scale="jac", max_nfev=_MOST_STEPS, ftol=1e-6
-        )
-        if found.cost < best_cost:
-            best, best_cost = found.x, float(found.cost)
+            lambda z: residual(size * z), inside, jacobian, (lower, upper), method="trf", x_scale="jac",
+            max_nfev=_MOST_STEPS, ftol=1e-6,
+        )  # fmt: skip
+        if found.cost < best_cost * (1 - _EQUALLY_GOOD):
+            best, best_cost = size * found.x, float(found.cost)
     return best
+
+
+def _scaled(slopes: Callable[[Array], Array], size: Array) -> Callable[[Array], Array]:
+    """Return derivatives by unknowns in units of `size`."""
+    return lambda z: slopes(size * z) * size
 
 
 def _within(a: Array, b: Array, lower: Array, upper: Array) -> Array:
@@ -513,10 +597,6 @@ def _lowest(parameter: Any) -> float:
 
 def _evaluated(results: Sequence[Any]) -> tuple[Array, ...]:
     return tuple(np.array(one) for one in results)
-
-
-def _last(data: Any, mine: Array) -> float:
-    return float(data.time[mine].max()) if mine.any() else 0.0
 
 
 def _averaged(times: Array, values: Array, sigma: Array) -> tuple[Array, Array, Array]:

@@ -28,7 +28,6 @@ from odefit.strategy.matching import Matched, Regression
 
 Array = npt.NDArray[np.float64]
 
-_CLEARLY = 3.0  # times what the data can tell, by which a value is outside its bounds
 _INSIDE = 1e-3  # a value moved inside its bounds keeps this part of the width (or of its size) from the bound
 
 
@@ -78,11 +77,16 @@ def matched_start(problem: Problem, names: Sequence[str]) -> tuple[Problem, Star
     for name, value in found.values.items():
         parameter = regression.slots[name].parameter
         lower, upper, resolution = parameter.lower, parameter.upper, found.resolution.get(name, 0.0)
+        low = max(lower, 0.0) if parameter.scale in ("log", "log10") else lower
         values[name] = _inside(value, resolution, lower, upper, parameter.scale)
-        free = found.suggested.get(name, value)  # what it would be without any bounds
-        if free < lower - _CLEARLY * resolution or free > upper + _CLEARLY * resolution:
+        free = found.suggested.get(name)  # what it would be without any bounds
+        if free is None and name not in found.suggested and not low <= value <= upper:
+            free = value
+        if free is not None:
+            side = "above" if free > 0 else "below"
+            what = f"{free:.4g}" if math.isfinite(free) else f"a value {side} {upper if free > 0 else low:g}"
             moved[name] = (
-                f"The data suggest {free:.4g} for '{name}', outside its bounds [{lower:g}, {upper:g}]; "
+                f"The data suggest {what} for '{name}', outside its bounds [{low:g}, {upper:g}]; "
                 f"{values[name]:.4g} is used."
             )
     record = StartValues(values, _words(found, regression), found.missing, moved)
@@ -111,6 +115,8 @@ def _words(found: Matched, regression: Regression) -> str:
         text += f" Not measured, but known from conservation: {', '.join(regression.completed)}."
     if regression.integrated:
         text += f" Not measured, and integrated with the others inserted: {', '.join(regression.integrated)}."
+    if found.tied:
+        text += f" The data tell only a combination of {', '.join(found.tied)}: their values are one choice of many."
     if regression.sparse:
         text += f" There are very few data of {', '.join(regression.sparse)}: these values are rough."
     return text
