@@ -27,8 +27,9 @@ _TAKES_PART = 0.05  # component of such a direction that counts
 _DRAWS, _BEST, _DECADES = 64, 5, 2.0  # nonlinear parameters: draws around the start, how many are refined
 _MOST_STEPS = 60  # evaluations of each refinement
 _SUBSTEPS = 100  # of Runge-Kutta for states that are not measured, at least, over an experiment
+_SHORT = 0.2  # part of the time of the longest series that another one has to cover
 _FEW = 4  # data of an observable, below which a curve through them says little
-_CLEARLY = 3.0  # standard errors by which a value is outside its bounds
+_CLEARLY = 2.0  # standard errors by which a value is outside its bounds
 _EQUALLY_GOOD = 1e-6  # relative difference of sums of squares that does not count
 _ROUNDING = 1e-6  # of the size that would explain all differences
 _AT_BOUND = 1e-6  # nearer to a bound than this part of its size or width
@@ -93,7 +94,8 @@ class _Run:
     grid: Array = field(init=False)
     to_states: Array = field(init=False)  # (n, n_series + n_conserved)
     conserved: Array = field(init=False)
-    hidden: Indices = field(init=False)
+    unseen: Indices = field(init=False)  # states that the series do not determine
+    hidden: Indices = field(init=False)  # those of them that what is measured depends on
 
     def prepare(self, y0: Array | None) -> None:
         """Work out which states the series determine; with `y0` known conservation helps."""
@@ -107,7 +109,9 @@ class _Run:
         self.to_states = np.asarray(np.linalg.pinv(matrix), dtype=float)
         _, size, vt = np.linalg.svd(matrix)
         rank = int(np.sum(size > 1e-10 * size[0]))
-        self.hidden = np.flatnonzero(np.any(np.abs(vt[rank:]) > 1e-8, axis=0))
+        self.unseen = np.flatnonzero(np.any(np.abs(vt[rank:]) > 1e-8, axis=0))
+        self.relevant = self.model.needed_for(np.any(rows != 0, axis=0), np.isin(np.arange(n), self.unseen))
+        self.hidden = self.unseen[self.relevant[self.unseen]]
         first = max(float(s.times[0]) for s in self.series)
         last = min(float(s.times[-1]) for s in self.series)
         times = np.unique(np.concatenate([s.times for s in self.series]))
@@ -174,6 +178,7 @@ class Regression:
         self.suggested: dict[str, float] = {}
         self.tied: tuple[str, ...] = ()
         self.sparse: list[str] = []
+        self.short: list[str] = []
         self.unusable: dict[str, str] = {}  # observable to why
         self.runs = [run for run in self._runs() if run.grid.size > 1]
         self.completed, self.integrated = self._unmeasured()
@@ -229,7 +234,15 @@ class Regression:
                 result.append(_Series(name, rows[k], float(offsets[k]), times, values, sigma))
             else:
                 self.unusable[name] = _ONE_TIME
-        return result
+        return self._long_enough(result)
+
+    def _long_enough(self, series: list[_Series]) -> list[_Series]:
+        """Leave out series that would confine the others, which are used together, to a small part of their time."""
+        longest = max((float(s.times[-1] - s.times[0]) for s in series), default=0.0)
+        short = [s.name for s in series if s.times[-1] - s.times[0] < _SHORT * longest]
+        self.short += [name for name in short if name not in self.short]
+        self.sparse = [name for name in self.sparse if name not in short]
+        return [s for s in series if s.name not in short]
 
     def _why_nothing(self) -> str:
         """Return why no run can be matched."""
@@ -244,8 +257,9 @@ class Regression:
         """Return states known from conservation only, and states that have to be integrated."""
         states = self.problem.model.states
         hidden = {states[i] for run in self.runs for i in run.hidden}
+        unseen = {states[i] for run in self.runs for i in run.unseen}
         seen = {states[i] for run in self.runs for s in run.series for i in np.flatnonzero(s.row)}
-        return [s for s in states if self.runs and s not in hidden | seen], [s for s in states if s in hidden]
+        return [s for s in states if self.runs and s not in unseen | seen], [s for s in states if s in hidden]
 
     def solve(self) -> Matched:
         """Return what was found."""
@@ -310,6 +324,7 @@ class Regression:
             times, weights = run.nodes()
             f, jacobian = run.model.along(times, run.states_at(times), self._values(run, x))
             both = np.concatenate([f[:, :, None], jacobian @ self._selector(run)], axis=2) * weights[:, None, None]
+            both[:, ~run.relevant] = 0.0  # the rates of states without meaning may not be numbers
             integrals = both.reshape(run.grid.size - 1, _GAUSS.size, *both.shape[1:]).sum(axis=1)
             left, right, sigma = run.differences(integrals)
             residuals.append((right[:, 0] - left) / sigma)
@@ -495,7 +510,7 @@ class Regression:
         """Fill parameters that only initial values depend on; return those that could not be."""
         rows = []
         for run in self.runs:
-            known = np.setdiff1d(np.arange(run.to_states.shape[0]), run.hidden)
+            known = np.setdiff1d(np.arange(run.to_states.shape[0]), run.unseen)
             if np.isin(self._places(run), idle).any():
                 rows.append((run, known, self._state_at_start(run, x)[known]))
         a = np.zeros((0, idle.size))
@@ -522,7 +537,7 @@ class Regression:
         """Return the state at the start: from data there, or run back from the first ones."""
         t = run.grid[0]
         y = run.states_at(np.array([t]))[0]
-        if run.hidden.size or t == run.t0:
+        if run.unseen.size or t == run.t0:
             return y
         q = self._values(run, x)
         h = (run.t0 - t) / 8

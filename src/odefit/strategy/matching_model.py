@@ -40,6 +40,8 @@ class MatchingModel:
         ``(t, y, q) -> f, df/dq`` and ``q -> y0, dy0/dq``.
     pairs
         (n_q, n_q): a second derivative of f by this pair is not structurally zero.
+    coupled
+        (n, n): which rates depend on which states.
     in_rates, in_initial
         (n, n_q): which parameters f and y0 depend on.
     observed
@@ -56,6 +58,7 @@ class MatchingModel:
     rates: Any
     initial: Any
     pairs: Flags
+    coupled: Flags
     in_rates: Flags
     in_initial: Flags
     observed: Any
@@ -82,6 +85,13 @@ class MatchingModel:
         _, w, vt = np.linalg.svd(f)
         rank = int(np.sum(w > 1e-10 * max(w[0], 1e-300)))
         return vt[rank:]
+
+    def needed_for(self, measured: Flags, unseen: Flags) -> Flags:
+        """Return the states whose rates count: the measured ones, and unseen ones that these depend on."""
+        needed = measured.copy()
+        for _ in range(measured.size):
+            needed |= self.coupled[needed].any(axis=0) & unseen
+        return needed
 
     def along(self, times: Array, states: Array, q: Array) -> tuple[Array, Array]:
         """Return f (m, n) and df/dq (m, n, n_q) at times (m,) with states (m, n)."""
@@ -177,6 +187,7 @@ def _matching_model(problem: Problem, experiment: Experiment) -> MatchingModel:
         rates=ca.Function("rates", [t, y, q], [ca.densify(f), ca.densify(slopes)]),
         initial=ca.Function("initial", [q], [ca.densify(y0), ca.densify(ca.jacobian(y0, q))]),
         pairs=np.asarray(second | second.T),
+        coupled=_pattern(ca.jacobian(f, y)),
         in_rates=_pattern(slopes),
         in_initial=_pattern(ca.jacobian(y0, q)),
         observed=ca.Function("observed", [t, q], [shown, shown_offset]),
