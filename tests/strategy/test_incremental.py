@@ -305,3 +305,27 @@ def test_rank_deficient_first_horizons_keep_the_users_bounds():
     user = (np.array([-9.0, -8.0]), np.array([9.0, 8.0]))
     lower, upper = fit.confidence_bounds(objective, fit.search.minimise(objective), user)
     np.testing.assert_array_equal([lower, upper], user)
+
+
+def test_horizons_without_data_in_between_are_refused(orbits):
+    with pytest.raises(of.ProblemError, match="none of them lies between the first datum at 0.5 and the last at 10"):
+        of.fit(orbits.with_settings(horizons=(100, 200)), method="incremental")
+
+
+def test_an_unknown_method_is_refused_with_those_that_exist(orbits):
+    with pytest.raises(of.ProblemError, match="there are single, incremental, incremental-dense"):
+        of.fit(orbits, method="bogus")
+
+
+@pytest.mark.parametrize(("unit", "warned"), [(1e-12, True), (1.0, False)])
+def test_states_below_the_absolute_tolerance_are_named(unit, warned):
+    t = np.arange(1.0, 6.0)
+    noise = 0.01 * np.random.default_rng(0).standard_normal(5)
+    data = of.Measurements.from_columns(t, {"A": unit * (np.exp(-0.5 * t) + noise)})
+    model = of.Model.from_text(f"A' = -k*A\nA(0) = {unit}")
+    problem = of.Problem(model=model, parameters=[of.Parameter("k", 1.0)], measurements=data)
+    found = [notice.text for notice in of.fit(problem).warnings if notice.code == "integrator.atol"]
+    assert bool(found) == warned
+    if warned:
+        assert "'A' is at most 6.1e-13" in found[0]
+        assert not any(n.code == "integrator.atol" for n in of.fit(problem.with_settings(atol=1e-20)).warnings)

@@ -38,6 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.criteria.least_squares import has_absolute_sigma
+from odefit.errors import ProblemError
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.solve import Reduced, Solver, SolverResult, TraceRow
@@ -103,9 +104,18 @@ def dense_horizons(data: Observations) -> list[Horizon]:
 
 def user_horizons(data: Observations, given: Sequence[float]) -> list[Horizon]:
     """Return the horizons that were given, the same for all experiments, and the whole of the data."""
+    if not given:
+        return []
     last = tuple(float(o.times[-1]) for o in data.of_experiment)
     first = min((float(o.times[0]) for o in data.of_experiment), default=math.inf)
-    return [*(tuple(min(h, end) for end in last) for h in given if first <= h < max(last)), last] if given else []
+    inside = [h for h in given if first <= h < max(last)]
+    if not inside:
+        listed = ", ".join(f"{h:g}" for h in given)
+        raise ProblemError(
+            f"horizons = [{listed}]: none of them lies between the first datum at {first:g} and the last at "
+            f"{max(last):g}; leave them out to have 1, 2, 4, ... data."
+        )
+    return [*(tuple(min(h, end) for end in last) for h in inside), last]
 
 
 def _together(ends: list[list[float]]) -> list[Horizon]:
