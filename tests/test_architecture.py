@@ -15,7 +15,7 @@ STAGES = [
 SOLVE_SEES = {"errors", "native", "solve"}
 # one-line methods that reach forward: result.summary, result.plot, multistart.plot_*, problem.evaluate, problem.save
 FORWARD = {
-    ("strategy/result.py", "report"), ("study/multistart.py", "report"), ("problem/problem.py", "api"),
+    ("strategy/result.py", "report"), ("study/record.py", "report"), ("problem/problem.py", "api"),
     ("problem/problem.py", "formats"),
 }  # fmt: skip
 

@@ -78,18 +78,19 @@ def fit(
         Its `status` says whether the fit converged; a numerical failure is a status, not an exception.
         Ctrl-C ends the fit early with the best point so far and the status "interrupted".
     """
-    stop = StopFlag()
     chosen = problem.settings.method if method is None else method
     count = problem.settings.starts if starts is None else starts
     if count < 1:
         raise OdefitError(f"starts = {count}; there must be at least one.")
     if count > 1:
         chosen_seed = problem.settings.seed if seed is None else seed
+        stop = StopFlag.shared()
         with stop_on_interrupt(stop):
             return fit_from_many(
                 chosen, problem, starts=count, seed=chosen_seed, workers=workers, solver=solver, start=start,
                 stop=stop, progress=progress,
             )  # fmt: skip
+    stop = StopFlag()
     with stop_on_interrupt(stop):
         return fit_by(chosen, problem, solver=solver, start=start, stop=stop, callback=callback)
 

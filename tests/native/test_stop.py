@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import signal
 import threading
 import time
@@ -208,3 +209,20 @@ def test_nested_computations_stop_at_the_outer_flag():
             interrupt()
         assert outer.is_set()
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork processes")
+def test_a_shared_flag_reaches_processes_forked_before_it_was_set():
+    flag, plain = StopFlag.shared(), StopFlag()
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.read(reads, 1)
+        os._exit(2 * flag.is_set() + plain.is_set())
+    flag.set()
+    plain.set()
+    os.write(writes, b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 2
+    os.close(reads)
+    os.close(writes)

@@ -14,7 +14,7 @@ from odefit.gallery import load
 from odefit.report.plots import style
 from odefit.report.plots.files import png, write_plots
 from odefit.report.plots.multistart import plot_parameters, plot_waterfall
-from odefit.study.multistart import Multistart, StartRun
+from odefit.study.record import Multistart, StartRun
 
 
 def run(number: int, objective: float, status: str = "converged", **estimates: float) -> StartRun:

@@ -161,3 +161,16 @@ def test_a_rejected_step_to_a_bound_is_shortened():
     assert result.value < 0.5 * 99.5**2
     assert len({float(x[0]) for x, *_ in objective.log}) > 2
     assert_inside(objective, lower, upper)
+
+
+def test_a_step_that_ends_at_a_bound_but_for_rounding_meets_it():
+    from odefit.solve.dense_step import _arrive
+
+    x = np.array([-6.154e-6, 3.0, -6.154e-6])
+    v = np.array([6.154e-6 * (1 - 2e-16), -1.0, 6.0e-6])
+    upper, lower = np.zeros(3), np.array([-1.0, 2.0 - 1e-16, -1.0])
+    upper[1] = 5.0
+    assert x[0] + v[0] < 0
+    reached = np.empty(3)
+    _arrive(x, v, lower, upper, reached)
+    assert reached.tolist() == [0.0, 2.0, x[2] + v[2]]

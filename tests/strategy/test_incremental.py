@@ -187,3 +187,145 @@ BAD = {
 def test_bad_settings_are_refused(orbits, words):
     with pytest.raises(of.ProblemError, match=words):
         orbits.with_settings(**BAD[words])
+
+
+def test_the_summary_shows_the_horizons_as_table_3_does(orbits):
+    start = dict(zip(NAMES, (4.2176, 9.1574, 7.9221, 9.5949), strict=True))
+    result = of.fit(orbits.with_start(**start), method="incremental")
+    lines = result.summary().splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("horizon"))
+    assert [word for word in lines[head].split() if word not in ("bounds", "moved")] == [
+        "horizon", "data", "iterations", "objective", *NAMES,
+    ]  # fmt: skip
+    rows = [lines[head + 2 + i].split() for i in range(6)]
+    assert [float(row[0]) for row in rows] == [0.5, 1, 2, 4, 8, 10]
+    assert [int(row[2]) for row in rows] == [a.iterations for a in result.attempts]
+    for row, attempt in zip(rows, result.attempts, strict=True):
+        assert [float(cell) for cell in row[-4:]] == pytest.approx([attempt.estimates[n] for n in NAMES], rel=1e-4)
+    expected = sum(a.iterations * a.horizon for a in result.attempts) / 10
+    assert lines[head + 8] == f"{result.iterations} iterations, equivalent to {expected:.3g} on all data"
+    plain = result.to_dict()
+    assert plain["equivalent_iterations"] == pytest.approx(expected)
+    assert [a["n_data"] for a in plain["attempts"]] == [2, 4, 8, 16, 32, 40]
+
+
+def test_many_horizons_are_shortened_in_the_summary(orbits):
+    result = of.fit(orbits, method="incremental-dense")
+    lines = result.summary().splitlines()
+    head = next(i for i, line in enumerate(lines) if line.startswith("horizon"))
+    shown = [line.split()[0] for line in lines[head + 2 : head + 14]]
+    assert shown == ["0.5", "1", "1.5", "2", "...", "7", "7.5", "8", "8.5", "9", "9.5", "10"]
+    assert "horizon" not in of.fit(orbits).summary()
+
+
+def test_a_fit_no_better_than_the_mean_is_called_so(orbits):
+    poor = orbits.with_start(k1=4.2176, k2=9.1574, k3=7.9221, k4=9.5949)
+    codes = {notice.code for notice in of.fit(poor).warnings}
+    assert "fit.poor" in codes
+    assert "fit.poor" not in {notice.code for notice in of.fit(poor, method="incremental").warnings}
+
+
+def epidemic():
+    """Only the infected are counted, and the first counts are noise: few data lead far away."""
+    t = np.arange(0, 40, 2.0)
+    text = "S' = -b*S*I/1000\nI' = b*S*I/1000 - g*I\nS(0) = 1000 - I0\nI(0) = I0"
+    blank = of.Measurements.from_columns(t, {"I": t})
+    parameters = [of.Parameter(name, start, lower=0) for name, start in (("b", 1.0), ("g", 1.0), ("I0", 5.0))]
+    problem = of.Problem(model=of.Model.from_text(text), parameters=parameters, measurements=blank)
+    exact = of.simulate(problem, {"b": 0.4, "g": 0.1, "I0": 1.0}, times=t)["I"].to_numpy()
+    counts = exact + 5 * np.random.default_rng(4).standard_normal(t.size)
+    counts[:3] = 5.0, -3.0, -1.0
+    return problem.with_measurements(of.Measurements.from_columns(t, {"I": counts}))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_fit_is_never_worse_than_its_start(method):
+    problem = epidemic().with_start(b=0.42, g=0.11, I0=0.8)
+    result = of.fit(problem, method=method)
+    assert result.objective <= problem.evaluate(order=0).objective
+    assert result.objective == pytest.approx(of.fit(problem).objective, rel=1e-6)
+    assert result.converged
+
+
+def test_horizons_that_led_away_are_listed_and_said_so():
+    result = of.fit(epidemic(), method="incremental")
+    last, direct = result.attempts[-2:]
+    assert (last.method, direct.method) == ("incremental", "single")
+    assert last.objective > 100 * direct.objective
+    assert result.iterations == sum(a.iterations for a in result.attempts) == len(result.solution.trace)
+    assert any("led to a worse point than the start" in notice.text for notice in result.warnings)
+
+
+def test_a_horizon_before_all_data_of_one_experiment_is_possible():
+    problem = decay({"a": [1, 2, 3, 4, 5], "b": [10, 20]}, ("a", "b")).with_settings(horizons=(2.0, 12.0))
+    result = of.fit(problem, method="incremental")
+    assert [a.n_data for a in result.attempts] == [2, 6, 7]
+    assert result.estimates["k"] == pytest.approx(0.5, rel=1e-5)
+
+
+def test_bounds_are_those_of_the_confidence_level():
+    """The bounds behind a horizon are theta -+ q s with the normal quantile of the level and given sigma."""
+    from statistics import NormalDist
+
+    from odefit.solve import solver_named
+    from odefit.strategy.incremental import _Incremental
+    from odefit.transcribe.observation import until as cut
+
+    t = np.array([1.0, 2.0, 3.0, 4.0])
+    data = of.Measurements.from_columns(t, {"A": np.exp(-0.5 * t) + [0.01, -0.02, 0.01, 0.0]}, sigma={"A": 0.02})
+    problem = of.Problem(model=of.Model.from_text(DECAY), parameters=[of.Parameter("k", 1.0)], measurements=data)
+    for level in (0.9, 0.99):
+        fit = _Incremental(
+            problem.with_settings(confidence=level), solver_named("trust"), None, None, "incremental", confined=True
+        )
+        objective = fit.search.objective(cut(fit.data, (2.0,)))
+        solution = fit.search.minimise(objective)
+        user = (np.array([-np.inf]), np.array([np.inf]))
+        lower, upper = fit.confidence_bounds(objective, solution, user)
+        k = float(solution.x[0])
+        slopes = -t[:2] * np.exp(-k * t[:2]) / 0.02  # dA/dk over sigma, in closed form
+        reach = NormalDist().inv_cdf(0.5 * (1 + level)) / math.sqrt(float(slopes @ slopes))
+        assert [lower[0], upper[0]] == pytest.approx([k - reach, k + reach], rel=1e-5)
+        inside = fit.confidence_bounds(objective, solution, (np.array([k - 0.1 * reach]), np.array([np.inf])))
+        assert inside[0][0] == k - 0.1 * reach  # the user's bound is never left
+
+
+def test_rank_deficient_first_horizons_keep_the_users_bounds():
+    from odefit.solve import solver_named
+    from odefit.strategy.incremental import _Incremental
+    from odefit.transcribe.observation import until as cut
+
+    t = np.array([1.0, 2.0, 3.0, 4.0])
+    data = of.Measurements.from_columns(t, {"A": np.exp(-0.5 * t)}, sigma={"A": 0.02})
+    model = of.Model.from_text("A' = -k*A + s\nA(0) = 1")
+    parameters = [of.Parameter("k", 1.0, lower=-9, upper=9), of.Parameter("s", 0.1, lower=-8, upper=8)]
+    problem = of.Problem(model=model, parameters=parameters, measurements=data)
+    fit = _Incremental(problem, solver_named("trust"), None, None, "incremental", confined=True)
+    objective = fit.search.objective(cut(fit.data, (1.0,)))  # one datum for two unknowns
+    user = (np.array([-9.0, -8.0]), np.array([9.0, 8.0]))
+    lower, upper = fit.confidence_bounds(objective, fit.search.minimise(objective), user)
+    np.testing.assert_array_equal([lower, upper], user)
+
+
+def test_horizons_without_data_in_between_are_refused(orbits):
+    with pytest.raises(of.ProblemError, match="none of them lies between the first datum at 0.5 and the last at 10"):
+        of.fit(orbits.with_settings(horizons=(100, 200)), method="incremental")
+
+
+def test_an_unknown_method_is_refused_with_those_that_exist(orbits):
+    with pytest.raises(of.ProblemError, match="there are single, incremental, incremental-dense"):
+        of.fit(orbits, method="bogus")
+
+
+@pytest.mark.parametrize(("unit", "warned"), [(1e-12, True), (1.0, False)])
+def test_states_below_the_absolute_tolerance_are_named(unit, warned):
+    t = np.arange(1.0, 6.0)
+    noise = 0.01 * np.random.default_rng(0).standard_normal(5)
+    data = of.Measurements.from_columns(t, {"A": unit * (np.exp(-0.5 * t) + noise)})
+    model = of.Model.from_text(f"A' = -k*A\nA(0) = {unit}")
+    problem = of.Problem(model=model, parameters=[of.Parameter("k", 1.0)], measurements=data)
+    found = [notice.text for notice in of.fit(problem).warnings if notice.code == "integrator.atol"]
+    assert bool(found) == warned
+    if warned:
+        assert "'A' is at most 6.1e-13" in found[0]
+        assert not any(n.code == "integrator.atol" for n in of.fit(problem.with_settings(atol=1e-20)).warnings)

@@ -188,3 +188,117 @@ def test_a_stop_ends_the_work_early():
 def test_a_problem_without_free_parameters_is_refused(barnes):
     with pytest.raises(of.FitError, match="no parameter is free"):
         of.fit(barnes.with_fixed("k1", "k2", "k3"), starts=5)
+
+
+def sum_of_exponentials():
+    t = np.linspace(0, 5, 11)
+    noise = 0.003 * np.random.default_rng(1).standard_normal(t.size)
+    data = of.Measurements.from_columns(t, {"y": 3 * np.exp(-0.3 * t) + 2 * np.exp(-2 * t) + noise})
+    names = ("a", "b", "k1", "k2")
+    return of.Problem(
+        model=of.Model.from_text("y = a*exp(-k1*t) + b*exp(-k2*t)"),
+        parameters=[of.Parameter(name, 1.0 + 0.3 * i, lower=0, upper=6) for i, name in enumerate(names)],
+        measurements=data,
+    )
+
+
+def test_equally_good_minima_are_told_apart_by_their_estimates():
+    result = of.fit(sum_of_exponentials(), starts=16, seed=2, workers=1)
+    record = result.multistart
+    assert len(record.equal) == 2
+    one, other = record.equal
+    assert one.objective == pytest.approx(other.objective, rel=1e-5)
+    assert [one.estimates[n] for n in ("a", "k1")] == pytest.approx([other.estimates[n] for n in ("b", "k2")], rel=1e-3)
+    assert one.spread < 1e-3
+    assert other.spread < 1e-3
+    assert set(record.exchanged) == {"a", "b", "k1", "k2"}
+    assert "2 different minima are equally good (a, b, k1 and k2 exchange their values)" in record.text
+    assert [n.code for n in result.warnings].count("multistart.equal") == 1
+    assert result.to_dict()["multistart"]["equally_good"] == 2
+    lines = result.summary().splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith("minimum"))
+    assert lines[first].split() == ["minimum", "objective", "fits", "spread", "a", "b", "k1", "k2"]
+    assert [lines[first + i].split()[2] for i in (2, 3)] == [str(one.count), str(other.count)]
+
+
+def test_of_equally_good_fits_the_first_start_counts():
+    for start, larger in (({"k1": 0.2, "k2": 3.0}, "k2"), ({"k1": 3.0, "k2": 0.2}, "k1")):
+        result = of.fit(sum_of_exponentials().with_start(**start), starts=16, seed=2, workers=1)
+        assert len(result.multistart.equal) == 2
+        assert result.multistart.best == 0
+        assert max(("k1", "k2"), key=lambda n: result.estimates[n]) == larger
+
+
+def test_a_parameter_that_the_data_leave_free_makes_no_minima_of_its_own():
+    t = np.linspace(0.5, 4, 8)
+    noise = 0.01 * np.random.default_rng(0).standard_normal(8)
+    data = of.Measurements.from_columns(t, {"A": np.exp(-0.5 * t) + noise})
+    model = of.Model.from_text("A' = -k*A\nZ' = -m*Z\nA(0) = 1\nZ(0) = 1")
+    parameters = [of.Parameter("k", 1.0), of.Parameter("m", 1.0)]
+    result = of.fit(of.Problem(model=model, parameters=parameters, measurements=data), starts=8, workers=1)
+    [only] = result.multistart.minima
+    assert only.count == 8
+    assert only.spread > 0.5
+    assert result.multistart.ambiguity == ""
+
+
+def test_minima_do_not_depend_on_the_unit_of_the_data():
+    t = np.linspace(0, 2 * np.pi, 25)
+    found = []
+    for unit in (1.0, 1e-9):
+        data = of.Measurements.from_columns(t, {"y": unit * (np.sin(3 * t) + 0.1 * np.cos(17 * t))})
+        problem = of.Problem(
+            model=of.Model.from_text(f"y = {unit}*sin(w*t)"),
+            parameters=[of.Parameter("w", 2.7, lower=0.1, upper=8)],
+            measurements=data,
+        )
+        found.append([m.count for m in of.fit(problem, starts=20, seed=5, workers=1).multistart.minima])
+    assert len(found[0]) > 2
+    assert found[0] == found[1]
+
+
+def test_causes_of_failures_have_an_example_in_the_summary():
+    model = of.Model.from_text("x' = k*x^2\nx(0) = 1")
+    t = np.linspace(0.2, 2, 10)
+    data = of.Measurements.from_columns(t, {"x": 1 / (1 - 0.3 * t)})
+    problem = of.Problem(model=model, parameters=[of.Parameter("k", 0.1, lower=0, upper=10)], measurements=data)
+    result = of.fit(problem, starts=10, workers=1)
+    [cause] = [c for c in result.multistart.causes if c.status == "failed"]
+    assert cause.count == result.multistart.failures["failed"]
+    assert cause.message == result.multistart.runs[cause.number].message
+    lines = result.summary().splitlines()
+    assert any(line.startswith("failed ") and line.split()[1] == str(cause.count) for line in lines)
+    assert any(line.startswith(f"start {cause.number}, failed: ") for line in lines)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_ctrl_c_keeps_the_best_of_the_fits_that_were_done(barnes, workers):
+    from odefit.native.stop import StopFlag
+    from odefit.study import fit_from_many
+
+    stop, seen = StopFlag.shared(), []
+
+    def watch(run, done):
+        seen.append(run)
+        if done == 5:
+            stop.set()
+
+    result = fit_from_many("single", barnes, starts=400, seed=1, workers=workers, stop=stop, progress=watch)
+    assert result.status == "interrupted"
+    record = result.multistart
+    assert 5 <= len(record.runs) < 400
+    assert all(run.status != "interrupted" for run in record.runs)
+    assert f"stopped after {len(record.runs)} of 400 starts" in result.message
+    chosen = record.runs[[run.number for run in record.runs].index(record.best)]
+    assert result.objective == pytest.approx(chosen.objective, rel=1e-6)
+    assert result.estimates == pytest.approx(chosen.estimates, rel=1e-4)
+    assert result.objective == pytest.approx(min(r.objective for r in record.runs if r.converged), rel=1e-4)
+
+
+def test_matched_start_values_are_reported_whichever_start_was_the_best():
+    model = of.Model.from_text("x' = k*x^2\nx(0) = 1")
+    t = np.linspace(0.2, 2, 10)
+    data = of.Measurements.from_columns(t, {"x": 1 / (1 - 0.3 * t)})
+    problem = of.Problem(model=model, parameters=[of.Parameter("k", 0.1)], measurements=data)
+    for seed in range(3):
+        assert of.fit(problem, starts=4, seed=seed, start="auto", workers=1).start_values is not None

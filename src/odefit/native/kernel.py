@@ -154,10 +154,10 @@ def kernel(function: Callable[..., Any]) -> Any:
     that makes arrays, which does not compile without counting, or returns some is `@kernel` above `@allocating`.
     """
     helper = function.__name__.startswith("_")
-    counting = {} if not helper or function in _allocating else {"_nrt": False}
-    dispatcher: Any = numba.njit(
-        nogil=True, error_model="numpy", fastmath={"contract"}, forceinline=helper, **counting
-    )(function)  # fmt: skip
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, "forceinline": helper}
+    if helper and function not in _allocating:
+        options["_nrt"] = False
+    dispatcher: Any = numba.njit(**options)(function)
     if not helper:
         dispatcher._cache = _KernelCache(function)
     return dispatcher

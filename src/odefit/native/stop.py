@@ -8,6 +8,7 @@ microseconds a fit; handing the whole fit to a worker thread costs a hundred and
 
 from __future__ import annotations
 
+import mmap
 import os
 import signal
 import socket
@@ -32,6 +33,13 @@ class StopFlag:
 
     def __init__(self) -> None:
         self.array = np.zeros(1, dtype=np.int64)
+
+    @classmethod
+    def shared(cls) -> StopFlag:
+        """Return a flag that processes forked from now on share with this one."""
+        flag = cls()
+        flag.array = np.frombuffer(mmap.mmap(-1, flag.array.nbytes), dtype=np.int64)
+        return flag
 
     def set(self) -> None:
         """Ask all kernels that hold this flag to stop."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 
+from odefit.report.several import horizons_table, multistart_tables
 from odefit.statistics.quality import Misfit, chi2_p, misfits
 from odefit.strategy import FitResult
 
@@ -34,6 +35,8 @@ def summary(result: FitResult) -> str:
         lines += _misfit(result)
     if result.validation:
         lines += ["", *_validation(result)]
+    for table in (horizons_table(result), multistart_tables(result)):
+        lines += ["", *table] if table else []
     if result.warnings:
         lines += ["", "Warnings"]
         for notice in result.warnings:

@@ -460,9 +460,10 @@ def _clip_to_box(free, n_free, low, high, fixed, v):
 def _arrive(x, v, lower, upper, x_new):
     """Set ``x_new = x + v``; a bound is met exactly, not to rounding (it would never become active)."""
     for i in range(x.size):
-        if v[i] <= lower[i] - x[i]:
+        near = 1e-15 * max(abs(x[i]), abs(v[i]))  # a step that a radius ends may end there by rounding only
+        if v[i] <= lower[i] - x[i] + near:
             x_new[i] = lower[i]
-        elif v[i] >= upper[i] - x[i]:
+        elif v[i] >= upper[i] - x[i] - near:
             x_new[i] = upper[i]
         else:
             x_new[i] = min(upper[i], max(lower[i], x[i] + v[i]))

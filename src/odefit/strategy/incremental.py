@@ -21,6 +21,8 @@ Where the paper says nothing:
 * Data at the start of an experiment tell nothing of rates: horizons are counted in later ones.
 * Several experiments each have horizons of their own and grow together.
 * A horizon at which the model cannot be computed from the last estimates is approached by one half as far ahead.
+* Few data may lead away from a good start.  If all data are fitted worse in the end than they were by the start
+  itself, they are fitted from there, and the better fit counts.
 
 ``incremental-dense`` adds one time point after the other and needs no bounds: a step of the horizon that is
 so small moves the minimum little.
@@ -36,6 +38,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.criteria.least_squares import has_absolute_sigma
+from odefit.errors import ProblemError
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.solve import Reduced, Solver, SolverResult, TraceRow
@@ -55,6 +58,8 @@ _ACTIVE = 1e-3  # nearer to a bound than this part of the width
 _MOST_RELAXATIONS = 20  # each makes an interval three times as wide; then the user's bounds
 _MOST_HORIZONS = 200  # of the dense variant, and of horizons put in between
 _COARSE = 1e-3  # tolerance on the way of the dense variant: the next horizon moves the minimum anyway
+
+_LED_AWAY = "the horizons led to a worse point than the start itself, from which all data were fitted instead"
 
 
 def fit_incremental(
@@ -99,9 +104,18 @@ def dense_horizons(data: Observations) -> list[Horizon]:
 
 def user_horizons(data: Observations, given: Sequence[float]) -> list[Horizon]:
     """Return the horizons that were given, the same for all experiments, and the whole of the data."""
+    if not given:
+        return []
     last = tuple(float(o.times[-1]) for o in data.of_experiment)
     first = min((float(o.times[0]) for o in data.of_experiment), default=math.inf)
-    return [*(tuple(min(h, end) for end in last) for h in given if first <= h < max(last)), last] if given else []
+    inside = [h for h in given if first <= h < max(last)]
+    if not inside:
+        listed = ", ".join(f"{h:g}" for h in given)
+        raise ProblemError(
+            f"horizons = [{listed}]: none of them lies between the first datum at {first:g} and the last at "
+            f"{max(last):g}; leave them out to have 1, 2, 4, ... data."
+        )
+    return [*(tuple(min(h, end) for end in last) for h in inside), last]
 
 
 def _together(ends: list[list[float]]) -> list[Horizon]:
@@ -166,6 +180,8 @@ class _Incremental:
             bounds = self.confidence_bounds(objective, solution, user) if self.confined else user
         if not is_last:
             solution = self.on_all_data(whole, solution, horizon)
+        if solution.status != "interrupted":
+            solution = self.no_worse_than_the_start(whole, solution, horizons[-1])
         solution = dataclasses.replace(
             solution,
             iterations=len(self.trace),
@@ -227,7 +243,28 @@ class _Incremental:
         message = f"{where}: {solution.message}" if solution.status == "failed" else f"{solution.message} ({where})"
         return dataclasses.replace(solution, evaluation=found, value=found.value, message=message)
 
-    def log(self, objective: SingleShooting, solution: SolverResult, horizon: Horizon, relaxations: int) -> None:
+    def no_worse_than_the_start(self, whole: SingleShooting, solution: SolverResult, last: Horizon) -> SolverResult:
+        """Return `solution`, or a fit of all data from the start if that point is better already."""
+        start = whole.compiled.theta_start
+        whole.refresh(start)
+        at_start = whole.evaluate(start, 0).value
+        self.evaluations += 1
+        if not at_start < (solution.value if math.isfinite(solution.value) else math.inf):
+            return solution
+        direct = self.search.minimise(whole, start)
+        self.evaluations += direct.evaluations
+        self.refreshes += direct.refreshes
+        self.log(whole, direct, last, 0, "single")
+        return dataclasses.replace(direct, note=direct.note or _LED_AWAY)
+
+    def log(
+        self,
+        objective: SingleShooting,
+        solution: SolverResult,
+        horizon: Horizon,
+        relaxations: int,
+        method: str = "",
+    ) -> None:
         done = sum(attempt.iterations for attempt in self.attempts)
         length = sum(end - o.t0 for o, end in zip(self.data.of_experiment, horizon, strict=True))
         total = sum(float(o.times[-1]) - o.t0 for o in self.data.of_experiment)
@@ -235,7 +272,7 @@ class _Incremental:
         natural = compiled.to_natural(solution.x)[0]
         self.attempts.append(
             Attempt(
-                self.method,
+                method or self.method,
                 solution.status,
                 solution.value,
                 len(self.trace) - done,

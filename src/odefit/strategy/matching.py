@@ -14,15 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.problem import Problem
-from odefit.strategy.matching_data import FEW, Array, Indices, MatchingRun, evaluated, matching_runs
+from odefit.strategy.matching_data import Array, Indices, MatchingRun, evaluated, matching_data
 from odefit.strategy.matching_hidden import HiddenStates
-from odefit.strategy.matching_solvers import linear_fit, refined
+from odefit.strategy.matching_solvers import linear_fit, nearest_first, refined, undetermined
 
-_DRAWS, _BEST, _DECADES = 64, 5, 2.0  # nonlinear parameters: draws around the start, how many are refined
-_NOT_MATCHED = "it enters no equation that the data could be matched to"
-_NOT_TOLD = "the data do not tell its value apart from others"
-_UNMEASURED = "it is the initial value of a state that is not measured"
-_NO_DATA = "nothing that is measured is a sum of states with known factors, at two times or more"
+_DRAWS, _DECADES = 64, 2.0  # nonlinear parameters: draws around the start
+_AT_BOUND = 1e-6  # nearer to a bound than this part of its size or width
+_NOT_MATCHED = "in no equation that the data could be matched to"
+_NOT_TOLD = "not told apart from others by the data"
+_SILENT = "without influence on what is measured"
+_UNMEASURED = "initial value of a state that is not measured"
 _NO_SENSE = "the regression found no finite value"
 
 
@@ -39,7 +40,9 @@ class Matched:
     kind
         "linear", "bounded", "nonlinear" or "none".
     suggested
-        Values by slot that the data suggest but bounds exclude.
+        Values by slot that the data suggest but bounds exclude (infinite where only the side is known).
+    tied
+        Slots of which the data tell only a combination; their values are one choice.
     """
 
     values: dict[str, float]
@@ -47,6 +50,7 @@ class Matched:
     missing: dict[str, str]
     kind: str
     suggested: dict[str, float] = field(default_factory=dict)
+    tied: tuple[str, ...] = ()
 
 
 class Regression:
@@ -64,22 +68,24 @@ class Regression:
         self.upper = np.array([listed[i].parameter.upper for i in self.wanted])
         self.matched_with_hidden = np.zeros(self.wanted.size, dtype=bool)
         self.suggested: dict[str, float] = {}
-        self.runs = matching_runs(problem, self.start, self.wanted)
-        self.sparse = list(dict.fromkeys(s.name for run in self.runs for s in run.series if s.n_data < FEW))
+        self.tied: tuple[str, ...] = ()
+        self.data = matching_data(problem, self.start, self.wanted)
+        self.runs = self.data.runs
         self.completed, self.integrated = self._unmeasured(problem.model.states)
         self._selectors = [self._selector(run) for run in self.runs]
 
     def _unmeasured(self, states: tuple[str, ...]) -> tuple[list[str], list[str]]:
         """Return states known from conservation only, and states that have to be integrated."""
         hidden = {states[i] for run in self.runs for i in run.hidden}
+        unseen = {states[i] for run in self.runs for i in run.unseen}
         seen = {states[i] for run in self.runs for s in run.series for i in np.flatnonzero(s.row)}
-        return [s for s in states if self.runs and s not in hidden | seen], [s for s in states if s in hidden]
+        return [s for s in states if self.runs and s not in unseen | seen], [s for s in states if s in hidden]
 
     def solve(self) -> Matched:
         """Return what was found."""
         missing: dict[str, str] = {}
         if not self.runs:
-            return Matched({}, {}, dict.fromkeys(self.names, _NO_DATA), "none")
+            return Matched({}, {}, dict.fromkeys(self.names, self.data.why_nothing), "none")
         in_rates, pairs = self._structure()
         active = np.flatnonzero(in_rates)
         x = self.start[self.wanted].copy()
@@ -92,7 +98,7 @@ class Regression:
                 kind, lost = self._solve_linear(x, active, resolution)
             else:
                 kind, lost = self._solve_nonlinear(x, active, pairs, resolution)
-            missing |= {self.names[i]: _NOT_TOLD for i in lost}
+            missing |= lost
             bad = [i for i in active if not math.isfinite(x[i])]
             x[bad] = self.start[self.wanted][bad]
             missing |= {self.names[i]: _NO_SENSE for i in bad}
@@ -101,11 +107,12 @@ class Regression:
             missing |= self._match_initial(x, idle)
         found = [i for i, name in enumerate(self.names) if name not in missing]
         return Matched(
-            {self.names[i]: float(x[i]) for i in found},
+            {self.names[i]: float(x[i]) + 0.0 for i in found},  # no -0
             {self.names[i]: float(resolution[i]) for i in found},
             missing,
             kind,
             self.suggested,
+            tuple(name for name in self.tied if name not in missing),
         )
 
     def _structure(self) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
@@ -142,24 +149,26 @@ class Regression:
         for run, selector in zip(self.runs, self._selectors, strict=True):
             f, jacobian = run.model.along(run.nodes, run.node_states, self.formal_values(run, x))
             both = np.concatenate([f[:, :, None], jacobian @ selector], axis=2)
+            both[:, ~run.relevant] = 0.0  # the rates of states without meaning may not be numbers
             found = run.differences(run.quadrature(both))
             residuals.append((found[:, 0] - run.steps) / run.sigma)
             slopes.append(found[:, 1:] / run.sigma[:, None])
         return np.concatenate(residuals), np.concatenate(slopes)
 
-    def _solve_linear(self, x: Array, active: Indices, resolution: Array) -> tuple[str, list[int]]:
+    def _solve_linear(self, x: Array, active: Indices, resolution: Array) -> tuple[str, dict[str, str]]:
         x[active] = 0.0
         residual, slopes = self.linearised(x)
         given = self.start[self.wanted[active]]
         found = linear_fit(slopes[:, active], -residual, given, *self._box(active))
         x[active], resolution[active] = found.values, found.resolution
-        if found.free is not None:
-            self.suggested |= {self.names[i]: float(v) for i, v in zip(active, found.free, strict=True)}
-        return ("linear" if found.free is None else "bounded"), active[found.lost].tolist()
+        excluded = zip(active, found.excluded, strict=True)
+        self.suggested = {self.names[i]: float(value) for i, value in excluded if not math.isnan(value)}
+        lost = {i: _SILENT if silent else _NOT_TOLD for i, silent in enumerate(found.silent) if found.lost[i]}
+        return ("bounded" if found.bounded else "linear"), {self.names[active[i]]: why for i, why in lost.items()}
 
     def _solve_nonlinear(
         self, x: Array, active: Indices, pairs: npt.NDArray[np.bool_], resolution: Array
-    ) -> tuple[str, list[int]]:
+    ) -> tuple[str, dict[str, str]]:
         """Draw the parameters in which f is not affine, eliminate the others, refine the best."""
         linear: list[int] = []
         for i in sorted(active.tolist(), key=lambda i: int(pairs[i, active].sum())):
@@ -167,7 +176,7 @@ class Regression:
                 linear.append(i)
         others = np.array([i for i in active if i not in linear], dtype=np.int64)
         tried = [self._eliminated(x, others, draw, np.array(linear, dtype=np.int64)) for draw in self._draws(others)]
-        tried = sorted((one for one in tried if math.isfinite(one[0])), key=lambda pair: pair[0])
+        candidates = nearest_first([cost for cost, _ in tried], [trial[active] for _, trial in tried])
 
         def linearised(z: Array) -> tuple[Array, Array]:
             full = x.copy()
@@ -175,15 +184,38 @@ class Regression:
             residual, slopes = self.linearised(full)
             return residual, slopes[:, active]
 
-        best = refined(linearised, [trial[active] for _, trial in tried[:_BEST]], *self._box(active))
+        best = refined(linearised, candidates, self._size(active), *self._box(active))
         x[active] = np.nan if best is None else best
         if best is None:
-            return "nonlinear", []
+            return "nonlinear", {}
         residual, slopes = linearised(best)
         spread = math.sqrt(float(residual @ residual) / max(residual.size - active.size, 1))
         norms = np.linalg.norm(slopes, axis=0)
         resolution[active] = spread / np.where(norms > 0, norms, np.inf)
-        return "nonlinear", self._restored(x, active[norms == 0])
+        return "nonlinear", self._account(x, active, slopes)
+
+    def _account(self, x: Array, active: Indices, slopes: Array) -> dict[str, str]:
+        """Note at the solution what is tied or at a bound; return what has no influence, put back to its start."""
+        norms = np.linalg.norm(slopes, axis=0)
+        silent = norms == 0
+        told = active[~silent]
+        if told.size:
+            self.tied = tuple(self.names[i] for i in told[undetermined(slopes[:, ~silent] / norms[~silent])])
+        for i in told:
+            low, high = self.lower[i], self.upper[i]
+            size = max(abs(x[i]), abs(self.start[self.wanted[i]]))
+            near = _AT_BOUND * (high - low if math.isfinite(high - low) else size)
+            if x[i] - low <= near:
+                self.suggested[self.names[i]] = -math.inf
+            elif high - x[i] <= near:
+                self.suggested[self.names[i]] = math.inf
+        x[active[silent]] = self.start[self.wanted[active[silent]]]
+        return {self.names[i]: _SILENT for i in active[silent]}
+
+    def _size(self, places: Indices) -> Array:
+        """Return the sizes of unknowns: those of their start values."""
+        start = np.abs(self.start[self.wanted[places]])
+        return np.where(start > 0, start, 1.0)
 
     def _eliminated(self, x: Array, others: Indices, draw: Array, linear: Indices) -> tuple[float, Array]:
         """Return the sum of squares with `others` at `draw` and the best `linear` ones, and where that is."""
@@ -196,12 +228,7 @@ class Regression:
             residual = residual + slopes[:, linear] @ trial[linear]
         return float(residual @ residual), trial
 
-    def _restored(self, x: Array, places: Indices) -> list[int]:
-        """Put unknowns back to their start values."""
-        x[places] = self.start[self.wanted[places]]
-        return places.tolist()
-
-    def _solve_hidden(self, x: Array, active: Indices) -> tuple[str, list[int]]:
+    def _solve_hidden(self, x: Array, active: Indices) -> tuple[str, dict[str, str]]:
         """Match with the hidden states integrated, from draws of all parameters and of their initial values."""
         starts = {i for run in self.runs for i in self._places(run)[run.model.in_initial[run.hidden].any(axis=0)]}
         active = np.union1d(active, [i for i in starts if i >= 0]).astype(np.int64)
@@ -214,17 +241,16 @@ class Regression:
             return hidden.residuals([self.formal_values(run, full) for run in self.runs])
 
         def linearised(z: Array) -> tuple[Array, Array]:
-            step = 1e-6 * np.maximum(np.abs(z), 1e-3)
+            step = 1e-6 * np.maximum(np.abs(z), 1e-3 * self._size(active))
             found = residuals(z[:, None] + np.concatenate([np.zeros((z.size, 1)), np.diag(step)], axis=1))
             return found[:, 0], (found[:, 1:] - found[:, :1]) / step
 
         draws = np.array(self._draws(active)).T
-        size = np.square(residuals(draws)).sum(axis=0)
-        best = refined(linearised, [draws[:, i] for i in np.argsort(size)[:_BEST]], *self._box(active))
+        costs = np.square(residuals(draws)).sum(axis=0)
+        candidates = nearest_first(costs.tolist(), list(draws.T))
+        best = refined(linearised, candidates, self._size(active), *self._box(active))
         x[active] = np.nan if best is None else best
-        if best is None:
-            return "nonlinear", []
-        return "nonlinear", self._restored(x, active[np.linalg.norm(linearised(best)[1], axis=0) == 0])
+        return "nonlinear", {} if best is None else self._account(x, active, linearised(best)[1])
 
     def _box(self, places: Indices) -> tuple[Array, Array]:
         return self.lower[places], self.upper[places]
@@ -242,7 +268,7 @@ class Regression:
         """Fill parameters that only initial values depend on; return those that could not be."""
         rows = []
         for run in self.runs:
-            known = np.setdiff1d(np.arange(run.n_states), run.hidden)
+            known = np.setdiff1d(np.arange(run.n_states), run.unseen)
             if np.isin(self._places(run), idle).any():
                 rows.append((run, known, self._state_at_start(run, x)[known]))
         a = np.zeros((0, idle.size))
@@ -256,6 +282,8 @@ class Regression:
             if not a.size or not np.isfinite(a).all():
                 return dict.fromkeys([self.names[i] for i in idle], _NOT_MATCHED)
             x[idle] += np.linalg.lstsq(a, np.concatenate(residuals), rcond=1e-10)[0]
+        if not np.isfinite(x[idle]).all():
+            return dict.fromkeys([self.names[i] for i in idle], _NO_SENSE)
         told = np.linalg.norm(a, axis=0) > 0
         in_initial = {
             int(i) for run in self.runs for i in self._places(run)[run.model.in_initial.any(axis=0)] if i >= 0
@@ -267,7 +295,7 @@ class Regression:
         """Return the state at the start: from data there, or run back from the first ones."""
         t = run.grid[0]
         y = run.states_at(np.array([t]))[0]
-        if run.hidden.size or t == run.t0:
+        if run.unseen.size or t == run.t0:
             return y
         q = self.formal_values(run, x)
         h = (run.t0 - t) / 8

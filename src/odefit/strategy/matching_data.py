@@ -18,8 +18,15 @@ Indices = npt.NDArray[np.int64]
 
 _GAUSS, _WEIGHTS = np.polynomial.legendre.leggauss(4)
 _LEAST_SIGMA = 0.05  # of a datum, relative to the largest of its observable: an initial value that is known has none
+_SHORT = 0.2  # part of the time of the longest series that another one has to cover
 FEW = 4
 """Data of an observable, below which a curve through them says little."""
+_NO_EQUATIONS = "the model has no differential equations to match"
+_CURVED = "{} is no sum of states with known factors"
+_UNKNOWN_FACTOR = "{} has a factor or offset that is itself unknown"
+_MOVING = "{} has a factor or offset that changes in time"
+_ONE_TIME = "{} is measured at one time only"
+_NO_OVERLAP = "what is measured has no times in common"
 
 
 class Series(NamedTuple):
@@ -49,8 +56,10 @@ class MatchingRun:
         The initial state if it is known: then conservation relations help.
     grid
         All times of the series that lie within each of them.
-    hidden
-        States that the data do not tell.
+    unseen, hidden
+        States that the data do not tell, and those of them that what is measured depends on.
+    relevant
+        (n,): which rates count, the others may have no meaning.
     nodes, weights
         Of the quadrature, intervals of the grid one after the other.
     steps, sigma
@@ -63,7 +72,9 @@ class MatchingRun:
     series: list[Series]
     y0: Array | None
     grid: Array = field(init=False)
+    unseen: Indices = field(init=False)
     hidden: Indices = field(init=False)
+    relevant: Flags = field(init=False)
     nodes: Array = field(init=False)
     weights: Array = field(init=False)
     steps: Array = field(init=False)
@@ -90,13 +101,17 @@ class MatchingRun:
         """Work out which states the series determine."""
         n = self._rows.shape[1]
         helps = self.y0 is not None and np.linalg.matrix_rank(self._rows) < n
-        relations = self.model.conserved if helps else np.empty((0, n))
+        last = max(float(s.times[-1]) for s in self.series)
+        relations = self.model.conserved(self.t0, last) if helps else np.empty((0, n))
         matrix = np.vstack([self._rows, relations])
         self._conserved = relations @ self.y0 if self.y0 is not None else np.empty(0)
         self._to_states = np.asarray(np.linalg.pinv(matrix), dtype=float)  # (n, n_series + n_conserved)
         _, size, vt = np.linalg.svd(matrix)
         rank = int(np.sum(size > 1e-10 * size[0]))
-        self.hidden = np.flatnonzero(np.any(np.abs(vt[rank:]) > 1e-8, axis=0))
+        self.unseen = np.flatnonzero(np.any(np.abs(vt[rank:]) > 1e-8, axis=0))
+        is_measured, is_unseen = np.any(self._rows != 0, axis=0), np.isin(np.arange(n), self.unseen)
+        self.relevant = self.model.needed_for(is_measured, is_unseen)
+        self.hidden = self.unseen[self.relevant[self.unseen]]
 
     def _common_times(self) -> Array:
         first = max(float(s.times[0]) for s in self.series)
@@ -159,8 +174,92 @@ class MatchingRun:
         return total[self._of_series, self._later] - total[self._of_series, self._earlier]
 
 
-def matching_runs(problem: Problem, start: Array, wanted: Indices) -> list[MatchingRun]:
-    """Return the experiments that have something to match.
+@dataclass
+class MatchingData:
+    """The experiments that have something to match, and what was left out.
+
+    Attributes
+    ----------
+    unusable
+        Observable to the reason why it cannot be used.
+    short
+        Observables that cover too little time beside the others.
+    """
+
+    problem: Problem
+    runs: list[MatchingRun] = field(default_factory=list)
+    unusable: dict[str, str] = field(default_factory=dict)
+    short: list[str] = field(default_factory=list)
+
+    @property
+    def sparse(self) -> list[str]:
+        """Observables that have very few data."""
+        return list(dict.fromkeys(s.name for run in self.runs for s in run.series if s.n_data < FEW))
+
+    @property
+    def why_nothing(self) -> str:
+        """Why no experiment can be matched."""
+        if not self.problem.model.states:
+            return _NO_EQUATIONS
+        kinds: dict[str, list[str]] = {}
+        for name, why in self.unusable.items():
+            kinds.setdefault(why, []).append(f"'{name}'")
+        return "; ".join(why.format(" or ".join(names)) for why, names in kinds.items()) or _NO_OVERLAP
+
+    def add(self, experiment: Experiment, model: MatchingModel, slots: Indices, q: Array, unknown: Flags) -> None:
+        """Add an experiment with formal parameters `q`, of which some are `unknown`."""
+        y0 = evaluated(model.initial(q))[0][:, 0]
+        is_fixed = ~np.any(model.in_initial & unknown, axis=1)
+        series = self._long_enough(self._series(experiment, model, q, unknown, y0, is_fixed))
+        if series:
+            run = MatchingRun(model, slots, experiment.start, series, y0 if is_fixed.all() else None)
+            if run.is_usable:
+                self.runs.append(run)
+
+    def _series(
+        self, experiment: Experiment, model: MatchingModel, q: Array, unknown: Flags, y0: Array, is_fixed: Flags
+    ) -> list[Series]:
+        """Return the observables that can be used, with the known initial value as a datum."""
+        data = self.problem.measurements
+        roots = root_weights(data)
+        mine = (data.experiment == experiment.name) & (roots > 0)
+        rows, offsets = evaluated(model.observed(experiment.start, q))
+        result = []
+        for k, name in enumerate(self.problem.observables):
+            own = np.flatnonzero(mine & (data.observable == name))
+            if not own.size:
+                continue
+            if not model.usable[k] or not model.steady[k] or np.any(model.observed_by[k] & unknown):
+                self.unusable[name] = (
+                    _CURVED if not model.usable[k] else _UNKNOWN_FACTOR if model.steady[k] else _MOVING
+                )
+                continue
+            with np.errstate(divide="ignore"):
+                sigma = 1.0 / roots[own]
+            times, values, sigma = _averaged(data.time[own], data.value[own], sigma)
+            sigma = np.maximum(sigma, _LEAST_SIGMA * (sigma.max() or 1.0))
+            n_data = times.size
+            if is_fixed[rows[k] != 0].all():
+                later = times > experiment.start
+                times = np.append(experiment.start, times[later])
+                values = np.append(rows[k] @ y0 + offsets[k, 0], values[later])
+                sigma = np.append(_LEAST_SIGMA * sigma.max(), sigma[later])
+            if times.size > 1:
+                result.append(Series(name, rows[k], float(offsets[k, 0]), n_data, times, values, sigma))
+            else:
+                self.unusable[name] = _ONE_TIME
+        return result
+
+    def _long_enough(self, series: list[Series]) -> list[Series]:
+        """Leave out series that would confine the others, which are used together, to a small part of their time."""
+        longest = max((float(s.times[-1] - s.times[0]) for s in series), default=0.0)
+        short = [s.name for s in series if s.times[-1] - s.times[0] < _SHORT * longest]
+        self.short += [name for name in short if name not in self.short]
+        return [s for s in series if s.name not in short]
+
+
+def matching_data(problem: Problem, start: Array, wanted: Indices) -> MatchingData:
+    """Return what can be matched.
 
     Parameters
     ----------
@@ -169,52 +268,13 @@ def matching_runs(problem: Problem, start: Array, wanted: Indices) -> list[Match
     wanted
         Slots whose values are looked for; the others are known.
     """
-    runs = []
+    found = MatchingData(problem)
     models = matching_models(problem)
     for experiment, model, chosen in zip(problem.experiments, models, problem.slots.of_experiment, strict=True):
-        if experiment.use != "fit" or not problem.model.states:
-            continue
-        slots = np.array([chosen.get(name, 0) for name in model.formal], dtype=np.int64)
-        unknown = np.isin(slots, wanted)
-        y0 = evaluated(model.initial(start[slots]))[0][:, 0]
-        is_fixed = ~np.any(model.in_initial & unknown, axis=1)
-        series = _series(problem, experiment, model, start[slots], unknown, y0, is_fixed)
-        if series:
-            run = MatchingRun(model, slots, experiment.start, series, y0 if is_fixed.all() else None)
-            if run.is_usable:
-                runs.append(run)
-    return runs
-
-
-def _series(
-    problem: Problem, experiment: Experiment, model: MatchingModel, q: Array, unknown: Flags, y0: Array, is_fixed: Flags
-) -> list[Series]:
-    """Return the observables that can be used, with the known initial value as a datum."""
-    data = problem.measurements
-    roots = root_weights(data)
-    mine = (data.experiment == experiment.name) & (roots > 0)
-    last = float(data.time[mine].max()) if mine.any() else 0.0
-    ends = [evaluated(model.observed(t, q)) for t in (experiment.start, last)]
-    rows, offsets = ends[0][0], ends[0][1][:, 0]
-    steady = np.all(ends[0][0] == ends[1][0], axis=1) & (ends[0][1] == ends[1][1])[:, 0]
-    result = []
-    for k, name in enumerate(problem.observables):
-        own = np.flatnonzero(mine & (data.observable == name))
-        if not own.size or not model.usable[k] or not steady[k] or np.any(model.observed_by[k] & unknown):
-            continue
-        with np.errstate(divide="ignore"):
-            sigma = 1.0 / roots[own]
-        times, values, sigma = _averaged(data.time[own], data.value[own], sigma)
-        sigma = np.maximum(sigma, _LEAST_SIGMA * (sigma.max() or 1.0))
-        n_data = times.size
-        if is_fixed[rows[k] != 0].all():
-            later = times > experiment.start
-            times = np.append(experiment.start, times[later])
-            values = np.append(rows[k] @ y0 + offsets[k], values[later])
-            sigma = np.append(_LEAST_SIGMA * sigma.max(), sigma[later])
-        if times.size > 1:
-            result.append(Series(name, rows[k], float(offsets[k]), n_data, times, values, sigma))
-    return result
+        if experiment.use == "fit" and problem.model.states:
+            slots = np.array([chosen.get(name, 0) for name in model.formal], dtype=np.int64)
+            found.add(experiment, model, slots, start[slots], np.isin(slots, wanted))
+    return found
 
 
 def _averaged(times: Array, values: Array, sigma: Array) -> tuple[Array, Array, Array]:

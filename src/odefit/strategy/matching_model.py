@@ -23,7 +23,9 @@ from odefit.problem.problem import Structure
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-_SAMPLES_PER_STATE = 3  # random points at which relations between the rates are looked for
+_SAMPLES = 100  # random points at which relations between the rates are looked for, at least
+_SAMPLES_PER_STATE = 3
+_DECADES = 3.0  # that they reach up and down
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,12 +40,14 @@ class MatchingModel:
         ``(t, y, q) -> f, df/dq`` and ``q -> y0, dy0/dq``.
     pairs
         (n_q, n_q): a second derivative of f by this pair is not structurally zero.
+    coupled
+        (n, n): which rates depend on which states.
     in_rates, in_initial
         (n, n_q): which parameters f and y0 depend on.
     observed
         ``(t, q) -> C, c`` of the observables C y + c.
-    usable
-        Whether an observable has this form.
+    usable, steady
+        Whether an observable has this form, and whether C and c are constant in time.
     observed_by
         (n_observables, n_q): parameters that C or c depend on.
     """
@@ -54,25 +58,40 @@ class MatchingModel:
     rates: Any
     initial: Any
     pairs: Flags
+    coupled: Flags
     in_rates: Flags
     in_initial: Flags
     observed: Any
     usable: Flags
+    steady: Flags
     observed_by: Flags
 
-    @cached_property
-    def conserved(self) -> Array:
-        """Rows w with w'f = 0 everywhere, (k, n): found at random points, so to rounding."""
+    def conserved(self, t0: float, end: float) -> Array:
+        """Return rows w with w'f = 0 from `t0` to `end`, (k, n): found at random points, so to rounding.
+
+        The points are spread over the time and over decades of states and parameters, and each has the
+        same weight: a term that is switched on somewhere, or small, breaks a relation all the same.
+        """
         n = self.symbols[1].numel()
         rng = np.random.default_rng(0)
-        m = _SAMPLES_PER_STATE * n + 5
-        y, q = rng.uniform(0.2, 1.0, (n, m)), rng.uniform(0.2, 1.0, (len(self.formal), m))
-        f = np.array(self._mapped(m)(rng.uniform(0.2, 1.0, (1, m)), y, q)[0]).T
-        if not np.isfinite(f).all():
+        m = _SAMPLES_PER_STATE * n + _SAMPLES
+        y, q = (10.0 ** rng.uniform(-_DECADES, _DECADES, (k, m)) for k in (n, len(self.formal)))
+        with np.errstate(all="ignore"):
+            f = np.array(self._mapped(m)(np.linspace(t0, end, m)[None, :], y, q)[0]).T
+            size = np.linalg.norm(f, axis=1)
+        f = f[np.isfinite(size) & (size > 0)] / size[np.isfinite(size) & (size > 0), None]
+        if f.shape[0] < _SAMPLES_PER_STATE * n:
             return np.empty((0, n))
         _, w, vt = np.linalg.svd(f)
         rank = int(np.sum(w > 1e-10 * max(w[0], 1e-300)))
         return vt[rank:]
+
+    def needed_for(self, measured: Flags, unseen: Flags) -> Flags:
+        """Return the states whose rates count: the measured ones, and unseen ones that these depend on."""
+        needed = measured.copy()
+        for _ in range(measured.size):
+            needed |= self.coupled[needed].any(axis=0) & unseen
+        return needed
 
     def along(self, times: Array, states: Array, q: Array) -> tuple[Array, Array]:
         """Return f (m, n) and df/dq (m, n, n_q) at times (m,) with states (m, n)."""
@@ -168,10 +187,14 @@ def _matching_model(problem: Problem, experiment: Experiment) -> MatchingModel:
         rates=ca.Function("rates", [t, y, q], [ca.densify(f), ca.densify(slopes)]),
         initial=ca.Function("initial", [q], [ca.densify(y0), ca.densify(ca.jacobian(y0, q))]),
         pairs=np.asarray(second | second.T),
+        coupled=_pattern(ca.jacobian(f, y)),
         in_rates=_pattern(slopes),
         in_initial=_pattern(ca.jacobian(y0, q)),
         observed=ca.Function("observed", [t, q], [shown, shown_offset]),
         usable=usable,
+        steady=np.array(
+            [not ca.depends_on(ca.horzcat(rows[i, :], offset[i]), t) for i in range(g.numel())], dtype=bool
+        ),
         observed_by=np.asarray(rows_by | _pattern(ca.jacobian(offset, q))),
     )
 

@@ -10,9 +10,14 @@ import numpy as np
 import numpy.typing as npt
 
 Array = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 _RANK = 1e-8  # relative singular value below which a direction is not determined
 _TAKES_PART = 0.05  # component of such a direction that counts
+_CLEARLY = 2.0  # standard errors by which a value is outside its bounds
+_ROUNDING = 1e-6  # of the size that would explain all differences
+_EQUALLY_GOOD = 1e-6  # relative difference of sums of squares that does not count
+_BEST = 5  # points that are refined
 _MOST_STEPS = 60  # evaluations of each refinement
 
 
@@ -27,41 +32,57 @@ class LinearFit(NamedTuple):
         What the data can tell from zero.
     lost
         Which values the data do not tell.
-    free
-        The values without bounds, if these took effect.
+    silent
+        Those of them that have no influence at all.
+    excluded
+        Values that the data suggest where they are clearly outside the bounds, else NaN.
+    bounded
+        Whether bounds took effect.
     """
 
     values: Array
     resolution: Array
-    lost: npt.NDArray[np.bool_]
-    free: Array | None
+    lost: Flags
+    silent: Flags
+    excluded: Array
+    bounded: bool
 
 
 def linear_fit(a: Array, b: Array, given: Array, lower: Array, upper: Array) -> LinearFit:
     """Solve ``a x = b`` within bounds; what is not determined keeps its given value."""
     n = given.size
+    excluded = np.full(n, np.nan)
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
-        return LinearFit(np.full(n, np.nan), np.zeros(n), np.zeros(n, dtype=bool), None)
+        nowhere = np.zeros(n, dtype=bool)
+        return LinearFit(np.full(n, np.nan), np.zeros(n), nowhere, nowhere, excluded, False)
     norms = np.linalg.norm(a, axis=0)
     safe = np.where(norms > 0, norms, 1.0)
-    _, w, vt = np.linalg.svd(a / safe, full_matrices=a.shape[0] < n)
-    size = np.append(w, np.zeros(n - w.size))
-    undetermined = vt[size <= _RANK * max(size[0], 1e-300)]
-    lost = np.any(np.abs(undetermined) > _TAKES_PART, axis=0) | (norms == 0)
-    values, resolution, free = given.copy(), np.zeros(n), None
+    lost = undetermined(a / safe) | (norms == 0)
+    values, resolution, bounded = given.copy(), np.zeros(n), False
     kept = ~lost
     if kept.any():
         right = b - a[:, lost] @ given[lost]
-        scaled = a[:, kept] / safe[kept]
-        found = np.linalg.lstsq(scaled, right, rcond=None)[0] / safe[kept]
-        if np.any((found < lower[kept]) | (found > upper[kept])):
-            free = given.copy()
-            free[kept] = found
-            found = _within(scaled, right, lower[kept] * safe[kept], upper[kept] * safe[kept]) / safe[kept]
-        values[kept] = found
+        size, low, high = safe[kept], lower[kept], upper[kept]
+        scaled = a[:, kept] / size
+        found = np.linalg.lstsq(scaled, right, rcond=None)[0] / size
         rest = right - a[:, kept] @ found
-        resolution[kept] = math.sqrt(float(rest @ rest) / max(rest.size - found.size, 1)) / safe[kept]
-    return LinearFit(values, resolution, lost, free)
+        spread = math.sqrt(float(rest @ rest) / max(rest.size - found.size, 1))
+        resolution[kept] = spread / size
+        bounded = bool(np.any((found < low) | (found > high)))
+        if bounded:
+            error = spread * np.linalg.norm(np.linalg.inv(np.linalg.qr(scaled)[1]), axis=1)
+            reach = _CLEARLY * (error + _ROUNDING * np.linalg.norm(right)) / size
+            excluded[kept] = np.where((found < low - reach) | (found > high + reach), found, np.nan)
+            found = _within(scaled, right, low * size, high * size) / size
+        values[kept] = found
+    return LinearFit(values, resolution, lost, norms == 0, excluded, bounded)
+
+
+def undetermined(a: Array) -> Flags:
+    """Return which unknowns take part in a direction that ``a`` (columns of norm 1) does not determine."""
+    _, w, vt = np.linalg.svd(a, full_matrices=a.shape[0] < a.shape[1])
+    size = np.append(w, np.zeros(a.shape[1] - w.size))
+    return np.any(np.abs(vt[size <= _RANK * max(size[0], 1e-300)]) > _TAKES_PART, axis=0)
 
 
 def _within(a: Array, b: Array, lower: Array, upper: Array) -> Array:
@@ -73,35 +94,46 @@ def _within(a: Array, b: Array, lower: Array, upper: Array) -> Array:
     return lsq_linear(a, b, (lower, upper), method="bvls").x
 
 
+def nearest_first(costs: list[float], points: list[Array]) -> list[Array]:
+    """Return the best few of the points; the first one, made of the given start, leads if none is better."""
+    order = sorted((i for i, cost in enumerate(costs) if math.isfinite(cost)), key=lambda i: costs[i])
+    if order and costs[0] <= costs[order[0]] * (1 + _EQUALLY_GOOD):
+        order.remove(0)
+        order.insert(0, 0)
+    return [points[i] for i in order[:_BEST]]
+
+
 def refined(
-    linearised: Callable[[Array], tuple[Array, Array]], candidates: list[Array], lower: Array, upper: Array
+    linearised: Callable[[Array], tuple[Array, Array]], candidates: list[Array], size: Array, lower: Array, upper: Array
 ) -> Array | None:
-    """Return the best point that nonlinear least squares finds from the candidates.
+    """Return the best point that nonlinear least squares finds from the candidates, in units of `size`.
 
     `linearised` gives the residual and its derivatives at a point.
     """
     from scipy.optimize import least_squares  # slow to import
 
-    once = _Remembering(linearised)
+    once = _Remembering(linearised, size)
     best, best_cost = None, math.inf
+    lower, upper = lower / size, upper / size
     gap = 1e-9 * np.where(np.isfinite(upper - lower), upper - lower, 1.0)
+    jacobian: Any = once.slopes
     for start in candidates:
-        inside = np.clip(start, lower + gap, upper - gap)
-        jacobian: Any = once.slopes
+        inside = np.clip(start / size, lower + gap, upper - gap)
         found = least_squares(
             once.residual, inside, jacobian, (lower, upper), method="trf", x_scale="jac", max_nfev=_MOST_STEPS,
             ftol=1e-6,
         )  # fmt: skip
-        if found.cost < best_cost:
-            best, best_cost = found.x, float(found.cost)
+        if found.cost < best_cost * (1 - _EQUALLY_GOOD):
+            best, best_cost = size * found.x, float(found.cost)
     return best
 
 
 class _Remembering:
-    """Residual and derivatives as two functions that share the work at a point."""
+    """Residual and derivatives by unknowns in units of `size`, as two functions that share the work at a point."""
 
-    def __init__(self, linearised: Callable[[Array], tuple[Array, Array]]) -> None:
+    def __init__(self, linearised: Callable[[Array], tuple[Array, Array]], size: Array) -> None:
         self._linearised = linearised
+        self._size = size
         self._point: Array | None = None
         self._found: tuple[Array, Array] = (np.empty(0), np.empty((0, 0)))
 
@@ -113,5 +145,6 @@ class _Remembering:
 
     def _at(self, z: Array) -> tuple[Array, Array]:
         if self._point is None or not np.array_equal(z, self._point):
-            self._point, self._found = z.copy(), self._linearised(z)
+            residual, slopes = self._linearised(self._size * z)
+            self._point, self._found = z.copy(), (residual, slopes * self._size)
         return self._found

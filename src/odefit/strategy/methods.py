@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
-from odefit.errors import ProblemError, UnsupportedError, suggestion
+from odefit.errors import ProblemError, UnsupportedError, nearest
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.solve import Solver, TraceRow, solver_named
@@ -40,7 +40,8 @@ def fit_by(
     if method in _PLANNED:
         raise UnsupportedError(f"method '{method}'; use --method single (or method = \"single\")")
     if method not in METHODS:
-        raise ProblemError(f"there is no method '{method}'{suggestion(method, (*METHODS, *_PLANNED))}")
+        near = nearest(method, (*METHODS, *_PLANNED)) or f"; there are {', '.join(METHODS)}."
+        raise ProblemError(f"there is no method '{method}'{near}")
     chosen = problem.settings.solver if solver is None else solver
     chosen = solver_named(chosen) if isinstance(chosen, str) else chosen
     if start not in (None, "given", "auto"):

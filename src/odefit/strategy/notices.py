@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _HOPELESS = 1e-6  # p-value of chi2
 _SUSPICIOUS = 1e-3  # p-values of tests of residuals
+_UNCONTROLLED = 1e-4  # of the largest datum of a state, below which atol has to be
 _TOGETHER = 0.999  # correlation of estimates that is worth a word
 
 
@@ -38,7 +39,17 @@ def notices(result: FitResult) -> Iterator[Notice]:
         yield Notice("solver.note", f"{result.solution.note[0].upper()}{result.solution.note[1:]}.")
     if result.start_values is not None and (result.start_values.missing or result.start_values.moved):
         yield Notice("start.values", result.start_values.text)
+    if result.multistart is not None and result.multistart.ambiguity:
+        yield Notice("multistart.equal", result.multistart.ambiguity)
+    if result.multistart is not None and result.multistart.doubt:
+        yield Notice("multistart.lower", result.multistart.doubt)
     yield from _of_data(result)
+    if result.r2 is not None and result.r2 <= 0.0:
+        text = (
+            f"The model describes the data no better than their mean values do (R2 {result.r2:.3g}): this may be a "
+            'wrong minimum (try start = "auto" or starts = 20), or a wrong model.'
+        )
+        yield Notice("fit.poor", text)
     if result.uncertainty is not None and result.statistics is not None:
         yield from _of_residuals(result, result.uncertainty)
     yield from _of_parameters(result)
@@ -53,9 +64,24 @@ def _of_data(result: FitResult) -> Iterator[Notice]:
     elif result.n_data and result.statistics is not None and math.isnan(result.statistics.variance):
         text = "There are as many data as parameters: nothing is left to estimate the noise, and standard errors, from."
         yield Notice("data.few", text)
+    yield from _of_tolerance(result)
     idle = [name for name in result.objective_function.compiled.slot_names if name in result.unfitted]
     if idle:
         yield Notice("parameter.no-data", f"{', '.join(idle)}: no data tell the value; the start value was used.")
+
+
+def _of_tolerance(result: FitResult) -> Iterator[Notice]:
+    """Yield measured states that are so small that `atol` leaves their integration uncontrolled."""
+    data, atol = result.problem.measurements, result.problem.settings.atol
+    for name in result.problem.observables:
+        largest = float(np.max(np.abs(data.value[data.observable == name]), initial=0.0))
+        if name in result.problem.model.states and 0.0 < largest * _UNCONTROLLED < atol:
+            digits = 10.0 ** math.floor(math.log10(result.problem.settings.rtol * largest))
+            text = (
+                f"'{name}' is at most {largest:.2g}, too small for the absolute tolerance {atol:g} of the integration: "
+                f"set atol = {digits:g} or less in [integrator], or choose other units."
+            )
+            yield Notice("integrator.atol", text)
 
 
 def _of_residuals(result: FitResult, uncertainty: Uncertainty) -> Iterator[Notice]:

@@ -87,7 +87,14 @@ class Attempt:
         result: dict[str, Any] = {"method": self.method, "status": self.status, "objective": _number(self.objective)}
         if math.isfinite(self.horizon):
             estimates = {name: _number(value) for name, value in self.estimates.items()}
-            result |= {"horizon": self.horizon, "iterations": self.iterations, "estimates": estimates}
+            result |= {
+                "horizon": self.horizon,
+                "n_data": self.n_data,
+                "share": self.share,
+                "iterations": self.iterations,
+                "relaxations": self.relaxations,
+                "estimates": estimates,
+            }
         return result
 
 
@@ -424,6 +431,7 @@ class FitResult:
             "start_values": None if self.start_values is None else self.start_values.text,
             "multistart": None if self.multistart is None else self.multistart.to_dict(),
             "attempts": [attempt.to_dict() for attempt in self.attempts],
+            "equivalent_iterations": _number(self.equivalent_iterations),
             "validation": {
                 name: {"n_data": row.n_data, "sum_of_squares": _number(row.sum_of_squares)}
                 for name, row in self.validation.items()

@@ -17,7 +17,7 @@ The estimates are biased by noise in the regressors, and are meant as start valu
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,7 +28,6 @@ from odefit.strategy.matching import Matched, Regression
 
 Array = npt.NDArray[np.float64]
 
-_CLEARLY = 3.0  # times what the data can tell, by which a value is outside its bounds
 _INSIDE = 1e-3  # a value moved inside its bounds keeps this part of the width (or of its size) from the bound
 
 
@@ -78,14 +77,19 @@ def matched_start(problem: Problem, names: Sequence[str]) -> tuple[Problem, Star
     for name, value in found.values.items():
         parameter = regression.slots[name].parameter
         lower, upper, resolution = parameter.lower, parameter.upper, found.resolution.get(name, 0.0)
+        low = max(lower, 0.0) if parameter.scale in ("log", "log10") else lower
         values[name] = _inside(value, resolution, lower, upper, parameter.scale)
-        free = found.suggested.get(name, value)  # what it would be without any bounds
-        if free < lower - _CLEARLY * resolution or free > upper + _CLEARLY * resolution:
+        free = found.suggested.get(name)  # what it would be without any bounds
+        if free is None and name not in found.suggested and not low <= value <= upper:
+            free = value
+        if free is not None:
+            side = "above" if free > 0 else "below"
+            what = f"{free:.4g}" if math.isfinite(free) else f"a value {side} {upper if free > 0 else low:g}"
             moved[name] = (
-                f"The data suggest {free:.4g} for '{name}', outside its bounds [{lower:g}, {upper:g}]; "
+                f"The data suggest {what} for '{name}', outside its bounds [{low:g}, {upper:g}]; "
                 f"{values[name]:.4g} is used."
             )
-    record = StartValues(values, _words(found, regression), found.missing, moved)
+    record = StartValues(values, _words(values, found, regression), found.missing, moved)
     changed = problem.with_start(**values) if values else problem
     return changed, record
 
@@ -93,24 +97,29 @@ def matched_start(problem: Problem, names: Sequence[str]) -> tuple[Problem, Star
 def _inside(value: float, resolution: float, lower: float, upper: float, scale: str) -> float:
     """Return a value strictly inside the bounds; on a log scale at least what the data can tell from zero."""
     low = max(lower, 0.0) if scale in ("log", "log10") else lower
-    width = upper - low if math.isfinite(upper - low) else max(abs(value), resolution, 1e-3)
-    least = low + min(_INSIDE * width, max(resolution, 1e-12)) if math.isfinite(low) else -math.inf
+    width = upper - low if math.isfinite(upper - low) else max(abs(value), resolution) or 1.0
+    least = low + min(_INSIDE * width, max(resolution, 1e-9 * width)) if math.isfinite(low) else -math.inf
     most = upper - _INSIDE * width if math.isfinite(upper) else math.inf
     if scale in ("log", "log10") and low == 0.0 and resolution > 0.0:
         least = min(resolution, most)
     return min(max(value, least), most)
 
 
-def _words(found: Matched, regression: Regression) -> str:
+def _words(values: Mapping[str, float], found: Matched, regression: Regression) -> str:
     if not found.values:
         return "No start value could be found from the data."
     how = {"linear": "linear least squares", "bounded": "linear least squares within bounds"}
     kind = how.get(found.kind, "a nonlinear regression")
-    text = f"Start values of {', '.join(found.values)} come from the data by integral matching ({kind})."
+    used = ", ".join(f"{name} = {value:.4g}" for name, value in values.items())
+    text = f"Start values from the data by integral matching ({kind}): {used}."
     if regression.completed:
         text += f" Not measured, but known from conservation: {', '.join(regression.completed)}."
     if regression.integrated:
         text += f" Not measured, and integrated with the others inserted: {', '.join(regression.integrated)}."
-    if regression.sparse:
-        text += f" There are very few data of {', '.join(regression.sparse)}: these values are rough."
+    if found.tied:
+        text += f" The data tell only a combination of {', '.join(found.tied)}: their values are one choice of many."
+    if regression.data.short:
+        text += f" Not used, since the others cover much more time: {', '.join(regression.data.short)}."
+    if regression.data.sparse:
+        text += f" There are very few data of {', '.join(regression.data.sparse)}: these values are rough."
     return text

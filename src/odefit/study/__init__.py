@@ -1,5 +1,6 @@
 """Many fits of one problem."""
 
-from odefit.study.multistart import Minimum, Multistart, StartRun, fit_from_many
+from odefit.study.multistart import fit_from_many
+from odefit.study.record import Cause, Minimum, Multistart, StartRun
 
-__all__ = ["Minimum", "Multistart", "StartRun", "fit_from_many"]
+__all__ = ["Cause", "Minimum", "Multistart", "StartRun", "fit_from_many"]

@@ -29,6 +29,7 @@ _LARGEST_BLOCK = 25
 _PATIENCE = 0.1  # seconds between looks at the stop flag
 _NOTEBOOK_THREADS = ("IOPub", "Heartbeat", "Control", "Shell channel", "_watch_pipe_fd")  # of class Thread, by name
 _work: Work | None = None  # in a worker process: what it was made for
+_stop: StopFlag | None = None
 
 
 def default_workers() -> int:
@@ -37,7 +38,10 @@ def default_workers() -> int:
 
 
 def run_all(work: Work, n: int, workers: int, stop: StopFlag | None = None) -> Iterator[tuple[int, Any]]:
-    """Yield ``(i, work(i))`` for ``i < n`` as they are done, in no order; ends early if a stop is asked for."""
+    """Yield ``(i, work(i))`` for ``i < n`` as they are done, in no order; ends early if a stop is asked for.
+
+    Worker processes hear of the stop at once if the flag is a shared one, else after their block.
+    """
     if workers <= 1 or n <= 1:
         for i in range(n):
             if stop is not None and stop.is_set():
@@ -48,14 +52,14 @@ def run_all(work: Work, n: int, workers: int, stop: StopFlag | None = None) -> I
     blocks = [range(first, min(first + size, n)) for first in range(0, n, size)]
     if can_fork():
         context = multiprocessing.get_context("fork")
-        with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(work,)) as pool:
+        with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(work, stop)) as pool:
             with warnings.catch_warnings():  # newer Pythons warn of any thread; see `can_fork`
                 warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
                 futures = [pool.submit(_in_process, block) for block in blocks]
             yield from _collected(futures, stop)
     else:
         with ThreadPoolExecutor(workers, thread_name_prefix="odefit-fit") as pool:
-            yield from _collected([pool.submit(_in_thread, work, block) for block in blocks], stop)
+            yield from _collected([pool.submit(_done, work, block, stop) for block in blocks], stop)
 
 
 def can_fork() -> bool:
@@ -73,21 +77,26 @@ def _is_idle(thread: threading.Thread) -> bool:
     return is_notebook or thread.name.startswith("odefit") or any(name in thread.name for name in _NOTEBOOK_THREADS)
 
 
-def _begin(work: Work) -> None:
+def _begin(work: Work, stop: StopFlag | None) -> None:
     """Take over the work of the parent, which also hears Ctrl-C for us."""
-    global _work
-    _work = work
+    global _work, _stop
+    _work, _stop = work, stop
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _in_process(block: Sequence[int]) -> list[tuple[int, Any]]:
     assert _work is not None
-    return [(i, _work(i)) for i in block]
+    return _done(_work, block, _stop)
 
 
-def _in_thread(work: Work, block: Sequence[int]) -> list[tuple[int, Any]]:
-    return [(i, work(i)) for i in block]
+def _done(work: Work, block: Sequence[int], stop: StopFlag | None) -> list[tuple[int, Any]]:
+    done = []
+    for i in block:
+        if stop is not None and stop.is_set():
+            break
+        done.append((i, work(i)))
+    return done
 
 
 def _collected(futures: list[Future[list[tuple[int, Any]]]], stop: StopFlag | None) -> Iterator[tuple[int, Any]]:

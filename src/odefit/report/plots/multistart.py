@@ -17,7 +17,7 @@ from matplotlib.ticker import MaxNLocator
 
 from odefit.errors import OdefitError, suggestion
 from odefit.report.plots import style
-from odefit.study.multistart import Multistart, StartRun
+from odefit.study.record import Multistart, StartRun
 
 Array = npt.NDArray[np.float64]
 

@@ -1,0 +1,271 @@
+"""The record of a multistart: its runs, and the minima and causes of failure that they show."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from odefit.statistics.verdicts import joined
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_SAME = 1e-3  # relative difference of objectives that count as equally good
+_APART = 0.01  # relative difference of estimates that makes two minima of equal objectives
+
+
+@dataclass(frozen=True)
+class StartRun:
+    """One fit: where it started and how it ended."""
+
+    number: int
+    start: dict[str, float]
+    status: str
+    message: str
+    objective: float
+    estimates: dict[str, float]
+    iterations: int
+    evaluations: int
+
+    @property
+    def converged(self) -> bool:
+        """Whether this fit converged."""
+        return self.status == "converged"
+
+
+@dataclass(frozen=True)
+class Minimum:
+    """Fits that ended at the same point, as far as the data tell points apart.
+
+    Attributes
+    ----------
+    objective, estimates
+        Of the best of them.
+    count, runs
+        How many there are, and their numbers.
+    spread
+        Largest difference of an estimate among them, relative to its size: large if the data do not fix a
+        parameter.
+    """
+
+    objective: float
+    count: int
+    estimates: dict[str, float]
+    spread: float
+    runs: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Cause:
+    """Fits that did not converge for the same reason: their status, and of the first its number and message."""
+
+    status: str
+    count: int
+    objective: float
+    number: int
+    message: str
+
+
+@dataclass(frozen=True)
+class Multistart:
+    """All runs of a multistart, in the order of their starts (the first is the problem's own).
+
+    Attributes
+    ----------
+    asked
+        How many starts were asked for; there are fewer runs after Ctrl-C.
+    best
+        Number of the run that the result was taken from.
+    resolution
+        Difference of objectives that the error of the integration makes.
+    told
+        Parameters that the data determine at the best minimum, and the difference of their estimates that makes two
+        minima of equally good fits.
+    scales, bounds
+        How the solver saw the parameters, and between which natural values, by name.
+    """
+
+    runs: tuple[StartRun, ...]
+    seed: int
+    asked: int
+    best: int
+    resolution: float = 0.0
+    told: dict[str, float] = field(default_factory=dict)
+    scales: Mapping[str, str] = field(default_factory=dict, repr=False)
+    bounds: Mapping[str, tuple[float, float]] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def minima(self) -> tuple[Minimum, ...]:
+        """Distinct minima of the fits that converged, best first.
+
+        Fits differ if their objectives do; those of the best objective also if their estimates do.
+        """
+        levels: list[list[StartRun]] = []
+        for run in sorted((r for r in self.runs if r.converged), key=lambda r: r.objective):
+            if levels and run.objective <= levels[-1][0].objective * (1 + _SAME) + self.resolution:
+                levels[-1].append(run)
+            else:
+                levels.append([run])
+        return tuple(_minimum(group) for level in levels[:1] for group in self._told_apart(level)) + tuple(
+            _minimum(level) for level in levels[1:]
+        )
+
+    def _told_apart(self, level: list[StartRun]) -> list[list[StartRun]]:
+        """Sort equally good fits by their estimates of the parameters that the data determine."""
+        groups: list[list[StartRun]] = []
+        for run in level:
+            for group in groups:
+                if not self.different(run.estimates, group[0].estimates):
+                    group.append(run)
+                    break
+            else:
+                groups.append([run])
+        return groups
+
+    def different(self, one: dict[str, float], other: dict[str, float]) -> list[str]:
+        """Return the parameters that the data determine and that differ."""
+        pairs = ((name, one[name], other[name], told) for name, told in self.told.items() if name in one)
+        return [name for name, a, b, told in pairs if abs(a - b) > max(told, _APART * max(abs(a), abs(b)))]
+
+    @property
+    def equal(self) -> tuple[Minimum, ...]:
+        """The minima that are as good as the best one, that one included."""
+        best = self.minima[:1]
+        return tuple(m for m in self.minima if m.objective <= best[0].objective * (1 + _SAME) + self.resolution)
+
+    @property
+    def lower(self) -> tuple[StartRun, ...]:
+        """Fits that did not converge but ended lower than the best minimum, lowest first."""
+        level = self.minima[0].objective / (1 + _SAME) - self.resolution if self.minima else -math.inf
+        return tuple(
+            sorted((r for r in self.runs if not r.converged and r.objective < level), key=lambda r: r.objective)
+        )
+
+    @property
+    def exchanged(self) -> tuple[str, ...]:
+        """Parameters by whose exchanged values the two best minima differ, if that is all."""
+        if len(self.equal) < 2:
+            return ()
+        one, other = (m.estimates for m in self.equal[:2])
+        names = self.different(one, other)
+        pairs = zip(sorted(one[n] for n in names), sorted(other[n] for n in names), strict=True)
+        same = all(abs(a - b) <= _APART * max(abs(a), abs(b)) for a, b in pairs)
+        return tuple(names) if same else ()
+
+    @property
+    def failures(self) -> dict[str, int]:
+        """Status of the fits that did not converge, and how many they are."""
+        return {cause.status: cause.count for cause in self.causes}
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        """Why fits did not converge, most frequent first."""
+        groups: dict[str, list[StartRun]] = {}
+        for run in self.runs:
+            if not run.converged:
+                groups.setdefault(run.status, []).append(run)
+        found = []
+        for status, members in groups.items():
+            values = [run.objective for run in members if math.isfinite(run.objective)]
+            lowest = min(values, default=math.nan)
+            found.append(Cause(status, len(members), lowest, members[0].number, members[0].message))
+        return tuple(sorted(found, key=lambda cause: -cause.count))
+
+    @property
+    def text(self) -> str:
+        """The outcome as sentences."""
+        found = self.minima
+        parts = [f"{len(self.runs)} of {self.asked} starts (seed {self.seed}): {sum(m.count for m in found)} converged"]
+        if found:
+            kinds = "1 minimum" if len(found) == 1 else f"{len(found)} minima"
+            parts.append(f"to {kinds}, {found[0].count} of them to the best, objective {found[0].objective:.6g}")
+        text = " ".join(parts) + "."
+        if len(self.equal) > 1:
+            text += f" {self.ambiguity}"
+        if self.lower:
+            text += f" {self.doubt}"
+        if self.failures:
+            text += f" Not converged: {', '.join(f'{word} {n}' for word, n in self.failures.items())}."
+        return text
+
+    @property
+    def ambiguity(self) -> str:
+        """A sentence on several minima that are equally good; empty if there is only one."""
+        n = len(self.equal)
+        if n < 2:
+            return ""
+        how = f"{joined(list(self.exchanged))} exchange their values" if self.exchanged else ""
+        if not how:
+            names = self.different(self.equal[0].estimates, self.equal[1].estimates)
+            how = f"they differ in {joined(names)}"
+        return f"{n} different minima are equally good ({how}): bounds or other data have to decide."
+
+    @property
+    def doubt(self) -> str:
+        """A sentence on fits that ended lower without converging; empty if there is none."""
+        if not self.lower:
+            return ""
+        n, lowest = len(self.lower), self.lower[0]
+        who = "1 fit that did not converge" if n == 1 else f"{n} fits that did not converge"
+        return (
+            f"{who} ended lower than the best minimum (start {lowest.number}, {lowest.status}, objective "
+            f"{lowest.objective:.6g}): that minimum may not be the lowest."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types, single runs included."""
+        return {
+            "seed": self.seed,
+            "asked": self.asked,
+            "best": self.best,
+            "minima": [dataclasses.asdict(one) | {"runs": list(one.runs)} for one in self.minima],
+            "equally_good": len(self.equal),
+            "failures": self.failures,
+            "runs": [_plain(run) for run in self.runs],
+        }
+
+    def plot_waterfall(self, ax: Axes | None = None) -> Axes:
+        """Draw the objectives of all runs, sorted: a plateau is a minimum that many runs found.
+
+        Runs that converged have the colour of their minimum, others a mark for their status; those without an
+        objective are counted in the legend.  Objectives below 1e-12 are drawn there.
+        """
+        from odefit.report.plots.multistart import plot_waterfall
+
+        return plot_waterfall(self, ax)
+
+    def plot_parameters(
+        self, ax: Axes | None = None, *, parameters: str | Sequence[str] | None = None, starts: bool = False
+    ) -> Axes:
+        """Draw the estimates of all runs, a line each in the colour of its minimum, the best in front.
+
+        Parameters
+        ----------
+        parameters
+            Which, a name or several; by default all.
+        starts
+            Whether to draw the start values as well.
+        """
+        from odefit.report.plots.multistart import plot_parameters
+
+        return plot_parameters(self, ax, parameters=parameters, starts=starts)
+
+
+def _plain(run: StartRun) -> dict[str, Any]:
+    content = dataclasses.asdict(run)
+    content["objective"] = run.objective if math.isfinite(run.objective) else None
+    return content
+
+
+def _minimum(group: list[StartRun]) -> Minimum:
+    values = np.array([list(run.estimates.values()) for run in group])
+    size = np.maximum(np.abs(values).max(axis=0), 1e-300)
+    spread = float(np.max((values.max(axis=0) - values.min(axis=0)) / size)) if values.size else 0.0
+    numbers = tuple(run.number for run in group)
+    return Minimum(group[0].objective, len(group), group[0].estimates, spread, numbers)
