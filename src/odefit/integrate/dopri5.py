@@ -130,9 +130,11 @@ def _interpolate_directions(z, h, k, n, q, w, out, row):
 
 _SCHEME = Scheme(
     nodes=C,
+    n_stages=7,
     error_order=5,
     beta=0.04,
     grow_most=10.0,
+    smallest_ratio=1e-4,
     stability=3.25,
     stage=_stage,
     state_stages=_state_stages,

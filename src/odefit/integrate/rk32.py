@@ -118,9 +118,11 @@ def _interpolate_directions(z, h, k, n, q, w, out, row):
 
 _SCHEME = Scheme(
     nodes=np.array([0.0, 1.0, 0.5, 1.0]),
+    n_stages=4,
     error_order=3,
     beta=0.0,
     grow_most=5.0,
+    smallest_ratio=1e-4,
     stability=np.inf,
     stage=_stage,
     state_stages=_state_stages,
