@@ -310,20 +310,6 @@ def _interpolate(y, h, k, n, w, out, row):
         )  # fmt: skip
 
 
-@kernel
-def _interpolate_directions(z, h, k, n, q, w, out, row):
-    for b in range(z.shape[0]):
-        lanes = min(4, q - 4 * b)
-        for i in range(n):
-            for r in range(lanes):
-                out[row, i, 4 * b + r] = z[b, i, r] + h * (
-                    w[0] * k[0, b, i, r] + w[5] * k[5, b, i, r] + w[6] * k[6, b, i, r] + w[7] * k[7, b, i, r]
-                    + w[8] * k[8, b, i, r] + w[9] * k[9, b, i, r] + w[10] * k[10, b, i, r]
-                    + w[11] * k[11, b, i, r] + w[12] * k[12, b, i, r] + w[13] * k[13, b, i, r]
-                    + w[14] * k[14, b, i, r] + w[15] * k[15, b, i, r]
-                )  # fmt: skip
-
-
 _SCHEME = Scheme(
     nodes=C,
     n_stages=13,
@@ -338,7 +324,6 @@ _SCHEME = Scheme(
     error=_error,
     weights=_interpolation_weights,
     interpolate=_interpolate,
-    interpolate_directions=_interpolate_directions,
     extension_stages=_extension_stages,
     extension_direction_stages=_extension_direction_stages,
 )

@@ -71,7 +71,7 @@ class Scheme(NamedTuple):
         Return the largest error over tolerance (inf if anything is not finite), and the state it belongs to.
     weights(x, w)
         Fill the weights of the stages in the continuous extension at the fraction `x` of a step.
-    interpolate(y, h, k, n, w, out, row), interpolate_directions(z, h, k, n, q, w, out, row)
+    interpolate(y, h, k, n, w, out, row)
         Evaluate it with these weights.
     extension_stages, extension_direction_stages
         As `state_stages` and `direction_stages`, for the stages of the continuous extension alone, if there are any.
@@ -90,7 +90,6 @@ class Scheme(NamedTuple):
     error: Callable[..., Any]
     weights: Callable[..., Any]
     interpolate: Callable[..., Any]
-    interpolate_directions: Callable[..., Any]
     extension_stages: Any = None
     extension_direction_stages: Any = None
 
@@ -125,8 +124,8 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
     does not pay for them.
     """
     nodes, n_stages, error_order, beta, grow_most, smallest_ratio, stability = scheme[:7]
-    stage, state_stages, direction_stages, error, fill_weights, interpolate, interpolate_directions = scheme[7:14]
-    extension_stages, extension_direction_stages = scheme[14:]
+    stage, state_stages, direction_stages, error, fill_weights, interpolate = scheme[7:13]
+    extension_stages, extension_direction_stages = scheme[13:]
     n_all, last_stage = nodes.size, n_stages - 1
     n_extension = n_all - n_stages
     log_smallest_ratio = math.log(smallest_ratio)
@@ -170,19 +169,21 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
         k = np.empty((n_all, n))
         states = np.empty((n_all, n))  # of the stages; that of the last one of a step is the new state
         weights = np.empty(n_all)
-        # sensitivities: c1, c2 at the beginning of the step, z1, z2 at a stage; the flat names are the same memory
+        # sensitivities: c1, c2 at the beginning of the step, z1, z2 at a stage, x1, x2 at an output time; the flat
+        # names are the same memory
         c1, p1 = _in_blocks(dy0, q), _in_blocks(dp, q)
-        z1, k1 = np.empty(c1.shape), np.empty((n_all, c1.shape[0], n, 4))
+        z1, x1, k1 = np.empty(c1.shape), np.empty(c1.shape), np.empty((n_all, c1.shape[0], n, 4))
         if m > 0:
             c2, p2 = _in_blocks(d2y0, m), _in_blocks(d2p, m)
-            z2, k2 = np.empty(c2.shape), np.empty((n_all, c2.shape[0], n, 4))
+            z2, x2, k2 = np.empty(c2.shape), np.empty(c2.shape), np.empty((n_all, c2.shape[0], n, 4))
             v, w, d2 = np.empty(n + n_p), np.empty(n + n_p), np.empty(n)
         else:  # views of nothing: allocating nothing seven times would cost as much as two steps
-            c2, p2, z2, k2 = c1[:0], p1[:0], z1[:0], k1[:0]
+            c2, p2, z2, x2, k2 = c1[:0], p1[:0], z1[:0], x1[:0], k1[:0]
             v, w, d2 = weights[:0], weights[:0], weights[:0]
         n1, n2 = c1.size, c2.size
         c1_flat, c2_flat = c1.reshape(1, n1), c2.reshape(1, n2)
         z1_flat, z2_flat = z1.reshape(1, n1), z2.reshape(1, n2)
+        x1_flat, x2_flat = x1.reshape(1, n1), x2.reshape(1, n2)
         k1_flat, k2_flat = k1.reshape(n_all, n1), k2.reshape(n_all, n2)
 
         status, cause, worst = _OK, -1, -1
@@ -330,8 +331,11 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
                         continue
                     fill_weights((times[next_time] - t) / h, weights)
                     interpolate(y, h, k, n, weights, y_out, next_time)
-                    interpolate_directions(c1, h, k1, n, q, weights, s1_out, next_time)
-                    interpolate_directions(c2, h, k2, n, m, weights, s2_out, next_time)
+                    interpolate(c1_flat, h, k1_flat, n1, weights, x1_flat, 0)
+                    _write(x1, n, q, s1_out, next_time)
+                    if m > 0:
+                        interpolate(c2_flat, h, k2_flat, n2, weights, x2_flat, 0)
+                        _write(x2, n, m, s2_out, next_time)
                     next_time += 1
 
                 _shift(y, states, last_stage, k, last_stage, n)
