@@ -2,11 +2,11 @@
 
     python -m benchmarks.explicit [problem ...]
 
-One solution with all first-order sensitivities at the start values of gallery problems (at the output times of the first
-experiment), of Lorenz' equations and of an Arenstorf orbit, atol = rtol/100.  The error is the largest one of states and
-sensitivities at the output times, each state relative to its own largest value; the true solution is that of `dop853`
-at rtol 1e-13.  Times at equal accuracy are interpolated in logarithms between tolerances: the error is that of
-`dop853` at the rtol of the column.  Best of interleaved rounds; models are compiled before the clock starts.
+One solution with all first-order sensitivities at the start values of gallery problems (at the output times of the
+first experiment), of Lorenz' equations and of an Arenstorf orbit, atol = rtol/100.  The error is the largest one of
+states and sensitivities at the output times, each state relative to its own largest value; the true solution is that
+of `dop853` at rtol 1e-13.  Times at equal accuracy are interpolated in logarithms between the tolerances of `dopri5`,
+at the error that `dop853` has at the rtol of the column.  Best of interleaved rounds; models are compiled before.
 """
 
 from __future__ import annotations

@@ -24,8 +24,8 @@ from odefit.integrate.explicit import ExplicitRungeKutta, Scheme, explicit_kerne
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 
-# Each stage sets ``out[row, :n] = y + h sum_j A[s, j] k_j``.  Functions of their own: one with all of them would be
-# inlined as a whole at every stage, and take minutes to compile.
+# Each stage sets ``out[row, :n] = y + h sum_j A[s, j] k_j``.  They are functions of their own: one with all of them
+# would be inlined as a whole at every stage, which takes long to compile.
 
 
 @kernel
