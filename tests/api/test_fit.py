@@ -405,13 +405,17 @@ def test_interrupt_between_iterations_keeps_the_best_point():
     assert code == "convergence.interrupted"
 
 
-@pytest.mark.parametrize(("rtol", "accuracy"), [(1e-4, 1e-2), (1e-7, 1e-5)])
-def test_fit_with_rk32(rtol, accuracy):
+@pytest.mark.parametrize(
+    ("method", "rtol", "accuracy"),
+    [("rk32", 1e-4, 1e-2), ("rk32", 1e-7, 1e-5), ("dop853", 1e-4, 1e-2), ("dop853", 1e-8, 1e-6)],
+)
+def test_fit_with_another_explicit_method(method, rtol, accuracy):
     """Steps are frozen and derivatives exact, so that a fit converges at loose tolerances as well."""
     problem = of.load(path_of("barnes"))
-    expected = of.fit(problem.with_settings(rtol=1e-10, atol=1e-12))
-    found = of.fit(problem.with_settings(integrator="rk32", rtol=rtol, atol=1e-2 * rtol))
+    expected = of.fit(problem.with_settings(integrator="dopri5", rtol=1e-10, atol=1e-12))
+    found = of.fit(problem.with_settings(integrator=method, rtol=rtol, atol=1e-2 * rtol))
     assert found.converged
+    assert set(found.integrators.values()) == {method}
     for name, value in expected.estimates.items():
         assert found.estimates[name] == pytest.approx(value, rel=accuracy)
     assert found.objective == pytest.approx(expected.objective, rel=accuracy)

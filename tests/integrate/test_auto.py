@@ -14,7 +14,7 @@ from odefit.errors import OdefitError
 from odefit.gallery import load
 from odefit.integrate import CHOICES, METHODS, Run, Status
 
-AUTO, DOPRI5, DDM = CHOICES["auto"], METHODS["dopri5"], METHODS["ddm"]
+AUTO, DOPRI5, DOP853, DDM = CHOICES["auto"], METHODS["dopri5"], METHODS["dop853"], METHODS["ddm"]
 STIFF = json.loads((Path(__file__).parents[1] / "reference" / "stiff.json").read_text())["problems"]
 
 RELAXATION = "x' = -k*(x - cos(t))\nx(0) = 0"
@@ -59,16 +59,26 @@ def same(one, other) -> None:
 @pytest.mark.parametrize("rtol", [1e-3, 1e-6, 1e-9])
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_explicit_where_it_is_enough(case, rtol):
-    """And then to the last bit what dopri5 gives: watching changes nothing."""
+    """And then to the last bit what the explicit method gives: watching changes nothing."""
     options = {"rtol": rtol, "atol": 1e-2 * rtol, "order": 2}
+    method = DOP853 if rtol == 1e-9 else DOPRI5
     found = solve(AUTO, case, make_run(case), **options)
     assert found.status is Status.OK
-    assert found.grid.method == "dopri5"
-    same(found, solve(DOPRI5, case, make_run(case), **options))
+    assert found.grid.method == method.name
+    same(found, solve(method, case, make_run(case), **options))
+
+
+@pytest.mark.parametrize(
+    ("rtol", "used"), [(1e-2, "dopri5"), (1e-7, "dopri5"), (1.01e-8, "dopri5"), (1e-8, "dop853"), (1e-13, "dop853")]
+)
+@pytest.mark.parametrize("atol", [1e-14, 1e-3])
+def test_explicit_method_goes_by_rtol_alone(rtol, used, atol):
+    model, run = run_of(LOTKA_VOLTERRA, [0.5, 0.5, 0.5, 0.2], [0.4, 1.0], [1.0, 10.0])
+    assert AUTO.solve(model, run, rtol=rtol, atol=atol, order=1).grid.method == used
 
 
 @pytest.mark.parametrize("name", ["robertson", "hires", "orego", "pollu", "vdpol"])
-@pytest.mark.parametrize("rtol", [1e-3, 1e-6])
+@pytest.mark.parametrize("rtol", [1e-3, 1e-6, 1e-8])
 def test_stiff_method_on_stiff_problems(name, rtol):
     model, run = stiff_run(name)
     options = {"rtol": rtol, "atol": 1e-6 * rtol, "order": 1}
@@ -78,7 +88,7 @@ def test_stiff_method_on_stiff_problems(name, rtol):
     same(found, DDM.solve(model, run, **options))
 
 
-@pytest.mark.parametrize("rtol", [1e-3, 1e-7])
+@pytest.mark.parametrize("rtol", [1e-3, 1e-7, 1e-8])
 def test_stiff_linear_problem_over_a_long_interval(rtol):
     """Behind the transient x = (k^2 cos t + k sin t)/(k^2 + 1)."""
     k, t = 1e4, 10.0
@@ -89,11 +99,11 @@ def test_stiff_linear_problem_over_a_long_interval(rtol):
     assert found.y[0, 0] == pytest.approx((k * k * np.cos(t) + k * np.sin(t)) / (k * k + 1), abs=20 * rtol)
 
 
-@pytest.mark.parametrize("rtol", [1e-3, 1e-7])
+@pytest.mark.parametrize(("rtol", "used"), [(1e-3, "dopri5"), (1e-7, "dopri5"), (1e-9, "dop853")])
 @pytest.mark.parametrize(("text", "p", "y0", "end"), [(RELAXATION, [1e4], [0.0], 0.01), (DECAY, [1e4], [1.0], 0.02)])
-def test_short_intervals_are_left_to_the_explicit_method(text, p, y0, end, rtol):
+def test_short_intervals_are_left_to_the_explicit_method(text, p, y0, end, rtol, used):
     model, run = run_of(text, p, y0, [end])
-    assert AUTO.solve(model, run, rtol=rtol, atol=1e-2 * rtol).grid.method == "dopri5"
+    assert AUTO.solve(model, run, rtol=rtol, atol=1e-2 * rtol).grid.method == used
 
 
 @pytest.mark.parametrize("end", [1e-4, 1e-2])
@@ -137,14 +147,24 @@ def test_segments_together_decide_about_the_work_ahead():
 # --- replay ---
 
 
-def test_replay_by_the_method_that_made_the_grid():
-    options = {"rtol": 1e-6, "atol": 1e-10, "order": 1}
-    for model, run, method in ((*stiff_run("robertson"), DDM), (*run_of(DECAY, [1.0], [1.0], [1.0]), DOPRI5)):
+@pytest.mark.parametrize(("rtol", "explicit"), [(1e-6, DOPRI5), (1e-8, DOP853)], ids=["dopri5", "dop853"])
+def test_replay_by_the_method_that_made_the_grid(rtol, explicit):
+    options = {"rtol": rtol, "atol": 1e-10, "order": 1}
+    for model, run, method in ((*stiff_run("robertson"), DDM), (*run_of(DECAY, [1.0], [1.0], [1.0]), explicit)):
         chosen = AUTO.solve(model, run, **options)
         assert chosen.grid.method == method.name
         again = AUTO.solve(model, run, grid=chosen.grid, **options)
         same(again, chosen)
         same(again, method.solve(model, run, grid=chosen.grid, **options))
+
+
+def test_grid_is_kept_where_another_rtol_would_choose_another_method():
+    model, run = run_of(DECAY, [1.0], [1.0], [1.0])
+    for rtol, method in ((1e-6, DOPRI5), (1e-9, DOP853)):
+        grid = AUTO.solve(model, run, rtol=rtol, atol=1e-10).grid
+        found = AUTO.solve(model, run, grid=grid, rtol=1e-15 / rtol, atol=1e-10)
+        assert found.grid is grid
+        np.testing.assert_array_equal(found.y, method.solve(model, run, grid=grid, rtol=rtol, atol=1e-10).y)
 
 
 def test_explicit_grid_is_kept_where_the_model_has_become_stiff():

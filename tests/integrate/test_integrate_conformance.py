@@ -23,15 +23,15 @@ from initial_value_problems import (
 )
 
 from odefit.errors import OdefitError, ProblemError
-from odefit.integrate import METHODS, Bdf3, Dopri5, Rk32, Run, Status, StepGrid, integrator, segment_ends
+from odefit.integrate import METHODS, Bdf3, Dop853, Dopri5, Rk32, Run, Status, StepGrid, integrator, segment_ends
 
-ORDERS = {"dopri5": (5, 4), "rk32": (3, 3), "bdf3": (3, 3)}
+ORDERS = {"dopri5": (5, 4), "dop853": (8, 7), "rk32": (3, 3), "bdf3": (3, 3)}
 """Order of the solution at the grid points, and of the dense output between them; ddm has tests of its own."""
 
-STEPS = {"dopri5": 33, "rk32": 33, "bdf3": 66}
+STEPS = {"dopri5": 33, "dop853": 12, "rk32": 33, "bdf3": 66}
 """Of the coarser one of two uniform grids; whole arcs of three steps."""
 
-LARGEST_ERRORS = {"dopri5": (50, 1.0), "rk32": (100, 1.0), "bdf3": (5, 0.75), "ddm": (300, 1.0)}
+LARGEST_ERRORS = {"dopri5": (50, 1.0), "dop853": (50, 1.0), "rk32": (100, 1.0), "bdf3": (5, 0.75), "ddm": (300, 1.0)}
 """Over a power of the tolerance, and this power.  The local errors of bdf3 go with h^4 and add up to h^3.
 
 On "bell", x' = g(t) x, the estimate of rk32 begins with -(g h)^3 x/6 and nearly vanishes where g changes its sign;
@@ -384,6 +384,7 @@ def test_segments_of_a_grid(segments):
 
 def test_integrators_have_names():
     assert isinstance(integrator("dopri5"), Dopri5)
+    assert isinstance(integrator("dop853"), Dop853)
     assert isinstance(integrator("rk32"), Rk32)
     assert isinstance(integrator("bdf3"), Bdf3)
     assert {name: method.name for name, method in METHODS.items()} == {name: name for name in METHODS}
@@ -391,7 +392,10 @@ def test_integrators_have_names():
 
 @pytest.mark.parametrize(
     ("name", "words"),
-    [("dopri", r"'dopri'; did you mean 'dopri5'\? There are:"), ("xyz", r"'xyz'[.;] There are: auto, dopri5, rk32")],
+    [
+        ("dopri", r"'dopri'; did you mean 'dopri5'\? There are:"),
+        ("xyz", r"'xyz'[.;] There are: auto, dopri5, dop853, rk32"),
+    ],
 )
 def test_unknown_integrator(name, words):
     with pytest.raises(ProblemError, match=f"there is no integrator {words}"):

@@ -5,10 +5,11 @@ from odefit.integrate.auto import Auto
 from odefit.integrate.bdf3 import Bdf3
 from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Trajectory, segment_ends
 from odefit.integrate.ddm import Ddm
+from odefit.integrate.dop853 import Dop853
 from odefit.integrate.dopri5 import Dopri5
 from odefit.integrate.rk32 import Rk32
 
-METHODS: dict[str, Integrator] = {method.name: method for method in (Dopri5(), Rk32(), Ddm(), Bdf3())}
+METHODS: dict[str, Integrator] = {method.name: method for method in (Dopri5(), Dop853(), Rk32(), Ddm(), Bdf3())}
 """Integrators by name."""
 
 CHOICES: dict[str, Integrator] = {"auto": Auto(), **METHODS}
@@ -31,6 +32,7 @@ __all__ = [
     "Bdf3",
     "Counters",
     "Ddm",
+    "Dop853",
     "Dopri5",
     "Integrator",
     "Rk32",

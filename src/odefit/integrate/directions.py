@@ -61,7 +61,13 @@ def _in_blocks(columns, q):
 
 
 @kernel
-def _write_start(z, n, q, out):
+def _write(z, n, q, out, row):
+    """Write the first `q` directions to ``out[row]``."""
     for i in range(n):
         for c in range(q):
-            out[0, i, c] = z[c // 4, i, c % 4]
+            out[row, i, c] = z[c // 4, i, c % 4]
+
+
+@kernel
+def _write_start(z, n, q, out):
+    _write(z, n, q, out, 0)

@@ -116,23 +116,13 @@ def _error(y, states, h, k, n, rtol, atol):
     return ratio, cause
 
 
-@kernel
-def _interpolate_directions(z, h, k, n, q, w, out, row):
-    for b in range(z.shape[0]):
-        lanes = min(4, q - 4 * b)
-        for i in range(n):
-            for r in range(lanes):
-                out[row, i, 4 * b + r] = z[b, i, r] + h * (
-                    w[0] * k[0, b, i, r] + w[2] * k[2, b, i, r] + w[3] * k[3, b, i, r]
-                    + w[4] * k[4, b, i, r] + w[5] * k[5, b, i, r] + w[6] * k[6, b, i, r]
-                )  # fmt: skip
-
-
 _SCHEME = Scheme(
     nodes=C,
+    n_stages=7,
     error_order=5,
     beta=0.04,
     grow_most=10.0,
+    smallest_ratio=1e-4,
     stability=3.25,
     stage=_stage,
     state_stages=_state_stages,
@@ -140,7 +130,6 @@ _SCHEME = Scheme(
     error=_error,
     weights=_interpolation_weights,
     interpolate=_interpolate,
-    interpolate_directions=_interpolate_directions,
 )
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
 from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Trajectory
-from odefit.integrate.directions import _add_second, _in_blocks, _slopes, _write_start
+from odefit.integrate.directions import _add_second, _in_blocks, _slopes, _write, _write_start
 from odefit.integrate.stepping import _append, _fill_nan, _first_nonfinite, _initial_step
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel, named
@@ -34,8 +34,6 @@ from odefit.native.stop import StopFlag
 
 _OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _NONFINITE_DERIVATIVE = map(int, tuple(Status)[:7])
 _SAFETY, _SHRINK_MOST = 0.9, 0.2
-_SMALLEST_RATIO = 1e-4  # of error to tolerance, that step control distinguishes
-_LOG_SMALLEST_RATIO = math.log(_SMALLEST_RATIO)
 _COUNTERS = len(Counters._fields)
 _SMALLEST_STEP = 1e-290
 _TINY = 4.0 * float(np.finfo(float).eps)
@@ -51,11 +49,16 @@ class Scheme(NamedTuple):
     ----------
     nodes
         The fractions c of the step where the stages stand, the first one 0.
+    n_stages
+        How many of these make a step.  The others serve the continuous extension alone, and are computed only
+        in steps with output inside.
     error_order
         The power of h that the error estimate goes with.
     beta, grow_most
         The next step is h 0.9 r^-a r_old^beta, at most `grow_most` times as long, with the ratio r of error to
         tolerance, that of the step before, and a = 1/error_order - 0.75 beta.
+    smallest_ratio
+        Of error to tolerance, that step control distinguishes.
     stability
         ``h |lambda|`` at the limit of stability on the negative axis; infinite if the last two stages do not tell it.
     stage(s, y, h, k, n, out, row)
@@ -68,14 +71,18 @@ class Scheme(NamedTuple):
         Return the largest error over tolerance (inf if anything is not finite), and the state it belongs to.
     weights(x, w)
         Fill the weights of the stages in the continuous extension at the fraction `x` of a step.
-    interpolate(y, h, k, n, w, out, row), interpolate_directions(z, h, k, n, q, w, out, row)
+    interpolate(y, h, k, n, w, out, row)
         Evaluate it with these weights.
+    extension_stages, extension_direction_stages
+        As `state_stages` and `direction_stages`, for the stages of the continuous extension alone, if there are any.
     """
 
     nodes: Array
+    n_stages: int
     error_order: int
     beta: float
     grow_most: float
+    smallest_ratio: float
     stability: float
     stage: Callable[..., Any]
     state_stages: Callable[..., Any]
@@ -83,7 +90,8 @@ class Scheme(NamedTuple):
     error: Callable[..., Any]
     weights: Callable[..., Any]
     interpolate: Callable[..., Any]
-    interpolate_directions: Callable[..., Any]
+    extension_stages: Any = None
+    extension_direction_stages: Any = None
 
 
 _STIFF = int(Status.STIFF)
@@ -110,10 +118,17 @@ def _shift(current, new, row, k, last, n):
 
 
 def explicit_kernel(name: str, scheme: Scheme) -> Any:
-    """Return the kernel `name` that integrates with `scheme`."""
-    nodes, error_order, beta, grow_most, stability = scheme[:5]
-    stage, state_stages, direction_stages, error, fill_weights, interpolate, interpolate_directions = scheme[5:]
-    n_stages, last_stage = nodes.size, nodes.size - 1
+    """Return the kernel `name` that integrates with `scheme`.
+
+    What depends on `n_extension` alone is decided before anything is compiled: a method without such stages
+    does not pay for them.
+    """
+    nodes, n_stages, error_order, beta, grow_most, smallest_ratio, stability = scheme[:7]
+    stage, state_stages, direction_stages, error, fill_weights, interpolate = scheme[7:13]
+    extension_stages, extension_direction_stages = scheme[13:]
+    n_all, last_stage = nodes.size, n_stages - 1
+    n_extension = n_all - n_stages
+    log_smallest_ratio = math.log(smallest_ratio)
     guess_exponent = 1.0 / error_order
     exponent = guess_exponent - 0.75 * beta
 
@@ -151,23 +166,25 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
         m = d2y0.shape[1] if order == 2 else 0
         rhs, directions, second = functions
         y = np.empty((1, n))
-        k = np.empty((n_stages, n))
-        states = np.empty((n_stages, n))  # of the stages; the last one is the new state
-        weights = np.empty(n_stages)
-        # sensitivities: c1, c2 at the beginning of the step, z1, z2 at a stage; the flat names are the same memory
+        k = np.empty((n_all, n))
+        states = np.empty((n_all, n))  # of the stages; that of the last one of a step is the new state
+        weights = np.empty(n_all)
+        # sensitivities: c1, c2 at the beginning of the step, z1, z2 at a stage, x1, x2 at an output time; the flat
+        # names are the same memory
         c1, p1 = _in_blocks(dy0, q), _in_blocks(dp, q)
-        z1, k1 = np.empty(c1.shape), np.empty((n_stages, c1.shape[0], n, 4))
+        z1, x1, k1 = np.empty(c1.shape), np.empty(c1.shape), np.empty((n_all, c1.shape[0], n, 4))
         if m > 0:
             c2, p2 = _in_blocks(d2y0, m), _in_blocks(d2p, m)
-            z2, k2 = np.empty(c2.shape), np.empty((n_stages, c2.shape[0], n, 4))
+            z2, x2, k2 = np.empty(c2.shape), np.empty(c2.shape), np.empty((n_all, c2.shape[0], n, 4))
             v, w, d2 = np.empty(n + n_p), np.empty(n + n_p), np.empty(n)
         else:  # views of nothing: allocating nothing seven times would cost as much as two steps
-            c2, p2, z2, k2 = c1[:0], p1[:0], z1[:0], k1[:0]
+            c2, p2, z2, x2, k2 = c1[:0], p1[:0], z1[:0], x1[:0], k1[:0]
             v, w, d2 = weights[:0], weights[:0], weights[:0]
         n1, n2 = c1.size, c2.size
         c1_flat, c2_flat = c1.reshape(1, n1), c2.reshape(1, n2)
         z1_flat, z2_flat = z1.reshape(1, n1), z2.reshape(1, n2)
-        k1_flat, k2_flat = k1.reshape(n_stages, n1), k2.reshape(n_stages, n2)
+        x1_flat, x2_flat = x1.reshape(1, n1), x2.reshape(1, n2)
+        k1_flat, k2_flat = k1.reshape(n_all, n1), k2.reshape(n_all, n2)
 
         status, cause, worst = _OK, -1, -1
         t, h = t0, 0.0
@@ -190,7 +207,7 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
             t_end = ends[segment]
             begun = n_taken
             last_step = n_taken + counts[_COUNTERS + segment] - 1 if replay else -1
-            log_old_ratio = _LOG_SMALLEST_RATIO
+            log_old_ratio = log_smallest_ratio
             after_reject, last_nonfinite = False, False
             call_model(rhs, t, y, 0, p, u, k, 0)
             n_rhs += 1
@@ -234,8 +251,18 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
                 state_stages(rhs, t, h, y, p, u, n, k, states)
                 n_rhs += last_stage
                 ratio, worst = error(y, states, h, k, n, rtol, atol)
+                t_new = t_end if last else t + h
+                inside = False  # whether there is output between the ends of the step
+                if n_extension > 0 and next_time < times.size and times[next_time] < t_new and (replay or ratio <= 1.0):
+                    inside = True
+                    extension_stages(rhs, t, h, y, p, u, n, k, states)
+                    n_rhs += n_extension
+                    for s in range(n_stages, n_all):
+                        bad = _first_nonfinite(k, s, n)
+                        if bad >= 0:
+                            ratio, worst = np.inf, bad
                 if not replay:
-                    log_ratio = math.log(max(ratio, _SMALLEST_RATIO))
+                    log_ratio = math.log(max(ratio, smallest_ratio))
                     if not ratio <= 1.0:
                         rejected += 1
                         cause = worst
@@ -266,28 +293,49 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
 
                 if q > 0:  # the step is taken: now its derivatives, at the same stages
                     direction_stages(directions, t, h, c1_flat, z1_flat, z1, p1, p, u, n, states, k1_flat, k1)
+                    if n_extension > 0 and inside:
+                        extension_direction_stages(
+                            directions, t, h, c1_flat, z1_flat, z1, p1, p, u, n, states, k1_flat, k1
+                        )
                     if m > 0:
-                        for s in range(1, n_stages):
+                        for i in range(1, n_all + 1 if inside else n_stages):
+                            s = i if i < n_all else last_stage  # behind those of the extension: the new values again
                             stage(s, c1_flat, h, k1_flat, n1, z1_flat, 0)
                             stage(s, c2_flat, h, k2_flat, n2, z2_flat, 0)
+                            if i == n_all:
+                                break
                             _slopes(directions, t + nodes[s] * h, states, s * n, p, u, z2, p2, n, k2, s)
                             _add_second(second, t + nodes[s] * h, states, s * n, p, u, z1, p1, n, q, v, w, d2, k2, s)
-                    n_jac += last_stage
+                    n_jac += n_all - 1 if inside else last_stage
                     # new values and last slopes; earlier slopes that are not finite have spoilt the values
                     bad = max(_first_nonfinite(z1_flat, 0, n1), _first_nonfinite(k1_flat, last_stage, n1))
                     if m > 0:
                         bad = max(bad, _first_nonfinite(z2_flat, 0, n2), _first_nonfinite(k2_flat, last_stage, n2))
+                    if n_extension > 0 and inside:
+                        for s in range(n_stages, n_all):
+                            bad = max(bad, _first_nonfinite(k1_flat, s, n1))
+                            if m > 0:
+                                bad = max(bad, _first_nonfinite(k2_flat, s, n2))
                     if bad >= 0:
                         cause = bad // 4 % n
                         status = _NONFINITE_DERIVATIVE
                         break
 
-                t_new = t_end if last else t + h
                 while next_time < times.size and times[next_time] <= t_new:
+                    if n_extension > 0 and times[next_time] == t_new:  # no need of the extension, nor of its stages
+                        for i in range(n):
+                            y_out[next_time, i] = states[last_stage, i]
+                        _write(z1, n, q, s1_out, next_time)
+                        _write(z2, n, m, s2_out, next_time)
+                        next_time += 1
+                        continue
                     fill_weights((times[next_time] - t) / h, weights)
                     interpolate(y, h, k, n, weights, y_out, next_time)
-                    interpolate_directions(c1, h, k1, n, q, weights, s1_out, next_time)
-                    interpolate_directions(c2, h, k2, n, m, weights, s2_out, next_time)
+                    interpolate(c1_flat, h, k1_flat, n1, weights, x1_flat, 0)
+                    _write(x1, n, q, s1_out, next_time)
+                    if m > 0:
+                        interpolate(c2_flat, h, k2_flat, n2, weights, x2_flat, 0)
+                        _write(x2, n, m, s2_out, next_time)
                     next_time += 1
 
                 _shift(y, states, last_stage, k, last_stage, n)

@@ -105,22 +105,13 @@ def _interpolate(y, h, k, n, w, out, row):
         out[row, i] = y[0, i] + h * (w[0] * k[0, i] + w[1] * k[1, i] + w[2] * k[2, i] + w[3] * k[3, i])
 
 
-@kernel
-def _interpolate_directions(z, h, k, n, q, w, out, row):
-    for b in range(z.shape[0]):
-        lanes = min(4, q - 4 * b)
-        for i in range(n):
-            for r in range(lanes):
-                out[row, i, 4 * b + r] = z[b, i, r] + h * (
-                    w[0] * k[0, b, i, r] + w[1] * k[1, b, i, r] + w[2] * k[2, b, i, r] + w[3] * k[3, b, i, r]
-                )
-
-
 _SCHEME = Scheme(
     nodes=np.array([0.0, 1.0, 0.5, 1.0]),
+    n_stages=4,
     error_order=3,
     beta=0.0,
     grow_most=5.0,
+    smallest_ratio=1e-4,
     stability=np.inf,
     stage=_stage,
     state_stages=_state_stages,
@@ -128,7 +119,6 @@ _SCHEME = Scheme(
     error=_error,
     weights=_interpolation_weights,
     interpolate=_interpolate,
-    interpolate_directions=_interpolate_directions,
 )
 
 
