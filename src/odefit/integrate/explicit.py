@@ -59,8 +59,9 @@ class Scheme(NamedTuple):
         tolerance, that of the step before, and a = 1/error_order - 0.75 beta.
     smallest_ratio
         Of error to tolerance, that step control distinguishes.
-    stability
-        ``h |lambda|`` at the limit of stability on the negative axis; infinite if the last two stages do not tell it.
+    stiff_from
+        ``h |lambda|`` from which stability, not accuracy, seems to limit a step; infinite if the last two stages do not
+        tell it.
     stage(s, y, h, k, n, out, row)
         Set ``out[row, :n] = y + h sum_j a_sj k_j``; at the last stage this is the new value.
     state_stages(rhs, t, h, y, p, u, n, k, states)
@@ -83,7 +84,7 @@ class Scheme(NamedTuple):
     beta: float
     grow_most: float
     smallest_ratio: float
-    stability: float
+    stiff_from: float
     stage: Callable[..., Any]
     state_stages: Callable[..., Any]
     direction_stages: Callable[..., Any]
@@ -123,7 +124,7 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
     What depends on `n_extension` alone is decided before anything is compiled: a method without such stages
     does not pay for them.
     """
-    nodes, n_stages, error_order, beta, grow_most, smallest_ratio, stability = scheme[:7]
+    nodes, n_stages, error_order, beta, grow_most, smallest_ratio, stiff_from = scheme[:7]
     stage, state_stages, direction_stages, error, fill_weights, interpolate = scheme[7:13]
     extension_stages, extension_direction_stages = scheme[13:]
     n_all, last_stage = nodes.size, n_stages - 1
@@ -274,7 +275,7 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
                     factor = max(_SHRINK_MOST, min(1.0 if after_reject else grow_most, grow))
                     log_old_ratio = log_ratio
                     if detect:
-                        if _spectral_radius(h, k, states, last_stage, n) > stability:
+                        if _spectral_radius(h, k, states, last_stage, n) > stiff_from:
                             n_stiff, n_free = n_stiff + 1, 0
                         else:
                             n_free += 1
