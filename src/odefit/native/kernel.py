@@ -145,3 +145,9 @@ def kernel(function: Callable[..., Any]) -> Any:
     if not helper:
         dispatcher._cache = _KernelCache(function)
     return dispatcher
+
+
+def kernel_overload(function: Any, signature: Any) -> Any:
+    """Return what a kernel was compiled to for these argument types; it is compiled, or read from the cache, first."""
+    function.compile(signature.args)
+    return function.overloads[signature.args]
