@@ -3,7 +3,7 @@
 from odefit.errors import ProblemError, suggestion
 from odefit.integrate.auto import Auto
 from odefit.integrate.bdf3 import Bdf3
-from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Trajectory, segment_ends
+from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Trajectory, ending, segment_ends
 from odefit.integrate.ddm import Ddm
 from odefit.integrate.dopri5 import Dopri5
 from odefit.integrate.rk32 import Rk32
@@ -38,6 +38,7 @@ __all__ = [
     "Status",
     "StepGrid",
     "Trajectory",
+    "ending",
     "integrator",
     "segment_ends",
 ]

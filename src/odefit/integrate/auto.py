@@ -8,6 +8,8 @@ is replayed by the method that made it.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
 from odefit.integrate.contract import Integrator, Run, Status, StepGrid, Trajectory
@@ -15,13 +17,14 @@ from odefit.integrate.ddm import Ddm
 from odefit.integrate.dopri5 import Dopri5
 from odefit.native.stop import StopFlag
 
-_EXPLICIT, _STIFF = Dopri5(), Ddm()
-
 
 class Auto:
     """Begins explicitly and changes to `ddm` where the model is stiff; `Trajectory.grid.method` says which it was."""
 
     name = "auto"
+    explicit, stiff = Dopri5(), Ddm()
+    gives_up = (Status.STIFF, Status.TOO_MANY_STEPS)
+    _makers: ClassVar[dict[str, Integrator]] = {explicit.name: explicit, stiff.name: stiff}
 
     def solve(
         self,
@@ -37,19 +40,12 @@ class Auto:
     ) -> Trajectory:
         """See `Integrator.solve`."""
         if grid is not None:
-            return self._maker(grid).solve(
-                model, run, grid=grid, rtol=rtol, atol=atol, order=order, max_steps=max_steps, stop=stop
-            )
-        found = _EXPLICIT.solve(
+            if (maker := self._makers.get(grid.method)) is None:
+                raise OdefitError(f"a step grid of '{grid.method}' cannot be replayed by 'auto'")
+            return maker.solve(model, run, grid=grid, rtol=rtol, atol=atol, order=order, max_steps=max_steps, stop=stop)
+        found = self.explicit.solve(
             model, run, rtol=rtol, atol=atol, order=order, max_steps=max_steps, stop=stop, detect=True
         )
-        if found.status is Status.STIFF or found.status is Status.TOO_MANY_STEPS:
-            return _STIFF.solve(model, run, rtol=rtol, atol=atol, order=order, max_steps=max_steps, stop=stop)
+        if found.status in self.gives_up:
+            return self.stiff.solve(model, run, rtol=rtol, atol=atol, order=order, max_steps=max_steps, stop=stop)
         return found
-
-    @staticmethod
-    def _maker(grid: StepGrid) -> Integrator:
-        for method in (_EXPLICIT, _STIFF):
-            if grid.method == method.name:
-                return method
-        raise OdefitError(f"a step grid of '{grid.method}' cannot be replayed by 'auto'")

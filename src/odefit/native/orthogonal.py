@@ -95,13 +95,12 @@ def _apply_transposed(a, n_columns, beta, target):
 
 
 @kernel
-def reduce_least_squares(a, residual, r, b):
-    """Factor ``a`` (m, n) in place; set ``r`` (n, n) and ``b = -Q' residual`` (n,).  Returns beta.
+def _reduce(a, residual, beta, r, b):
+    """Factor ``a`` (m, n) in place; set `beta` (n,), ``r`` (n, n) and ``b = -Q' residual`` (n,).
 
     With fewer rows than columns the missing rows of `r` and `b` are zero.
     """
     m, n = a.shape
-    beta = np.zeros(min(m, n))
     right = np.empty((m, 1))
     for i in range(m):
         right[i, 0] = -residual[i]
@@ -111,7 +110,27 @@ def reduce_least_squares(a, residual, r, b):
         for j in range(n):
             r[i, j] = a[i, j] if i < m and j >= i else 0.0
         b[i] = right[i, 0] if i < m else 0.0
+
+
+@kernel
+def reduce_least_squares(a, residual, r, b):
+    """Reduce a problem as `_reduce` does; returns beta."""
+    beta = np.zeros(a.shape[1])
+    _reduce(a, residual, beta, r, b)
     return beta
+
+
+@kernel
+def _reduce_copy(a, residual, system):
+    """Reduce a problem (m, n) and leave it as it is.
+
+    `system` (m + n + 2, n) is filled: factors above R, ``b = -Q' residual`` and beta.
+    """
+    m, n = a.shape
+    for i in range(m):
+        for j in range(n):
+            system[i, j] = a[i, j]
+    _reduce(system[:m], residual, system[m + n + 1], system[m : m + n], system[m + n])
 
 
 @kernel

@@ -15,39 +15,53 @@ Array = npt.NDArray[np.float64]
 class DenseLinear:
     """``r + J dx`` with a dense J (m, n); see `odefit.solve.contract.LinearModel`.
 
-    Rows of very large weight are kept out of the reduction, where they would drown the others.
+    Rows of very large weight are kept out of the reduction, where they would drown the others.  The reduced problem is
+    stored as `odefit.native.orthogonal._reduce_copy` leaves it; with `system` it is given.
     """
 
-    __slots__ = ("_beta", "_factors", "_observations", "_reduced", "jacobian", "residual")
+    __slots__ = ("_observations", "_reduced", "_system", "jacobian", "residual")
 
-    def __init__(self, jacobian: Array, residual: Array, observations: Observations) -> None:
+    def __init__(
+        self, jacobian: Array, residual: Array, observations: Observations, system: Array | None = None
+    ) -> None:
         self.jacobian = jacobian
         self.residual = residual
         self._observations = observations
         self._reduced: Reduced | None = None
+        self._system = system
 
     def reduce(self) -> Reduced:
         """Factor once and remember."""
         if self._reduced is None:
-            n = self.jacobian.shape[1]
-            r, b = np.empty((n, n)), np.empty(n)
-            data = self._observations
-            if data.heavy.size:
-                self._factors = np.delete(self.jacobian, data.heavy, axis=0)
-                light = np.delete(self.residual, data.heavy)
-                rows = self.jacobian[data.heavy] * data.heavy_factor[:, None]
-                heavy = Heavy(rows, -self.residual[data.heavy] * data.heavy_factor, data.heavy_root)
-            else:
-                self._factors, light, heavy = self.jacobian.copy(), self.residual, NO_HEAVY
-            self._beta = reduce_least_squares(self._factors, light, r, b)
-            self._reduced = Reduced(r, b, heavy)
+            heavy = self._heavy() if self._observations.heavy.size else NO_HEAVY
+            system = self._system = self._factored() if self._system is None else self._system
+            n = system.shape[1]
+            self._reduced = Reduced(system[-n - 2 : -2], system[-2], heavy)
         return self._reduced
 
     def reduce_residual(self, residual: Array) -> Array:
         """Return ``-Q' residual``."""
         self.reduce()
-        b = np.empty(self.jacobian.shape[1])
-        heavy = self._observations.heavy
-        light = np.delete(residual, heavy) if heavy.size else residual
-        reduce_right_side(self._factors, self._beta, light, b)
+        assert self._system is not None
+        n = self.jacobian.shape[1]
+        b = np.empty(n)
+        reduce_right_side(self._system[: -n - 2], self._system[-1], self._light(residual), b)
         return b
+
+    def _factored(self) -> Array:
+        """Return factors of the rows that are not heavy above R, b and beta."""
+        jacobian = self._light(self.jacobian)
+        m, n = jacobian.shape
+        system = np.empty((m + n + 2, n))
+        system[:m] = jacobian
+        system[-1] = reduce_least_squares(system[:m], self._light(self.residual), system[m : m + n], system[-2])
+        return system
+
+    def _light(self, rows: Array) -> Array:
+        heavy = self._observations.heavy
+        return np.delete(rows, heavy, axis=0) if heavy.size else rows
+
+    def _heavy(self) -> Heavy:
+        data = self._observations
+        rows = self.jacobian[data.heavy] * data.heavy_factor[:, None]
+        return Heavy(rows, -self.residual[data.heavy] * data.heavy_factor, data.heavy_root)
