@@ -1,54 +1,81 @@
-"""Helpers of kernels count no references, so none of them may hand an array on to its caller."""
+"""Helpers of kernels count no references, so none of them may hand an array on unless it says so."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-
+import numpy as np
 import pytest
+from numba.core.errors import TypingError
 
-# in a process of its own with an empty cache: kernels from the cache have not compiled their helpers
-SCRIPT = """
-import importlib, pkgutil
-import odefit
-from numba import types
-from numba.core.dispatcher import Dispatcher
-from odefit.gallery import load
-from odefit.native import kernel
-
-for name in ("barnes", "robertson", "barnes/c", "ecoli_batches"):
-    odefit.fit(load(name))
-for integrator in ("rk32", "bdf3"):
-    odefit.fit(load("barnes").with_settings(integrator=integrator))
-
-def holds_arrays(kind):
-    return isinstance(kind, types.Array) or (isinstance(kind, types.BaseTuple) and any(map(holds_arrays, kind)))
-
-helpers = {}
-for module in pkgutil.walk_packages(odefit.__path__, "odefit."):
-    if not module.name.endswith("__main__"):
-        for value in vars(importlib.import_module(module.name)).values():
-            if isinstance(value, Dispatcher) and value.py_func.__name__.startswith("_"):
-                helpers[value.py_func] = value
-compiled = 0
-for function, dispatcher in helpers.items():
-    for overload in dispatcher.overloads.values():
-        compiled += 1
-        if function not in kernel._allocating and holds_arrays(overload.signature.return_type):
-            print("returns an array without counting references:", function.__module__, function.__name__)
-print("checked" if compiled > 80 else f"too few helpers were compiled: {compiled}")
-"""
+from odefit.native.kernel import allocating, kernel
 
 
-@pytest.mark.slow
-def test_no_helper_returns_an_array_unless_it_counts_references(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT],
-        env=os.environ | {"ODEFIT_CACHE_DIR": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        timeout=1200,
-        check=False,
-    )
-    assert done.stdout == "checked\n", done.stderr[-2000:]
+@kernel
+def _part(a):
+    return a[1:]
+
+
+@kernel
+def _same(a):
+    return a
+
+
+@kernel
+def _pair(a):
+    return 1.0, (a, 2)
+
+
+@kernel
+@allocating
+def _counted_part(a):
+    return a[1:]
+
+
+@kernel
+@allocating
+def _new(n):
+    return np.full(n, 2.0)
+
+
+@kernel
+def _uncounted_new(n):
+    return np.full(n, 2.0).sum()
+
+
+@kernel
+def _total(a):
+    total = 0.0
+    for i in range(a[1:].size):
+        total += a[1:][i]
+    return total
+
+
+def through(helper):
+    """Return a caller of a helper; tests are not cached, so it may have any name."""
+
+    def _caller(a):
+        return helper(a)
+
+    return kernel(allocating(_caller))
+
+
+@pytest.mark.parametrize("helper", [_same, _pair])
+def test_a_helper_that_returns_an_array_uncounted_does_not_compile(helper):
+    with pytest.raises((TypeError, TypingError), match=f"{helper.py_func.__name__} returns an array: mark it @alloc"):
+        through(helper)(np.arange(5.0))
+
+
+@pytest.mark.parametrize(("helper", "argument"), [(_part, np.arange(5.0)), (_uncounted_new, 3)])
+def test_numba_itself_refuses_views_and_new_arrays(helper, argument):
+    with pytest.raises(TypingError, match="Only accept returning of array passed into the function as argument"):
+        through(helper)(argument)
+
+
+def test_marked_helpers_and_those_that_return_numbers_work():
+    a = np.arange(6.0)
+    for _ in range(1000):  # a reference too few would be noticed sooner or later
+        assert through_part(a).sum() == 15.0
+    assert through(_total)(a) == 15.0
+    assert through(_new)(3).tolist() == [2.0, 2.0, 2.0]
+
+
+through_part = through(_counted_part)

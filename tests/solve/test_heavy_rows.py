@@ -36,9 +36,7 @@ def problem_of(r, b, heavy=NO_HEAVY, x=None, lower=None, upper=None):
     x = np.zeros(n) if x is None else np.asarray(x, dtype=float)
     lower = np.full(n, -INF) if lower is None else np.asarray(lower, dtype=float)
     upper = np.full(n, INF) if upper is None else np.asarray(upper, dtype=float)
-    made = DenseStepProblem(
-        Scaling(x, np.ones(n, bool)), lower, upper, heavy.root.size, int(np.isinf(heavy.root).sum())
-    )
+    made = DenseStepProblem(Scaling(x, np.ones(n, bool)), lower, upper, heavy.root)
     made.move(Linear(r, b, heavy), x)
     return made
 

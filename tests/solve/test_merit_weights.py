@@ -35,9 +35,7 @@ def random_linear(seed, roots):
 def full_step(linear):
     reduced = linear.reduce()
     n, root = reduced.b.size, reduced.heavy.root
-    problem = DenseStepProblem(
-        Scaling(np.zeros(n), np.ones(n, bool)), np.full(n, -INF), np.full(n, INF), root.size, int(np.isinf(root).sum())
-    )
+    problem = DenseStepProblem(Scaling(np.zeros(n), np.ones(n, bool)), np.full(n, -INF), np.full(n, INF), root)
     problem.move(linear, np.zeros(n))
     return problem.step(INF)
 

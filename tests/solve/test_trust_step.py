@@ -27,7 +27,7 @@ def prepare(r, b, x, lower=None, upper=None, logarithmic=False):
     scaling = Scaling(x.copy(), np.full(n, logarithmic))
     lower = np.full(n, -INF) if lower is None else lower
     upper = np.full(n, INF) if upper is None else upper
-    problem = DenseStepProblem(scaling, lower, upper, 0, 0)
+    problem = DenseStepProblem(scaling, lower, upper, np.empty(0))
     problem.move(TriangularLinear(np.ascontiguousarray(r), b), x)
     return problem, scaling.of(x)
 

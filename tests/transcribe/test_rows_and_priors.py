@@ -186,7 +186,7 @@ def test_experiments_run_in_threads_give_the_same(monkeypatch):
     problem = two_cells()
     plain = SingleShooting(problem)
     threaded = SingleShooting(problem)
-    threaded._parallel = True
+    threaded._shooter._parallel = True
     x = plain.compiled.theta_start
     for objective in (plain, threaded):
         objective.refresh(x)
@@ -196,9 +196,9 @@ def test_experiments_run_in_threads_give_the_same(monkeypatch):
 
 
 def test_threads_begin_when_experiments_take_long(monkeypatch):
-    monkeypatch.setattr("odefit.transcribe.single._WORTH_A_THREAD", 0.0)
+    monkeypatch.setattr("odefit.transcribe.shooting._WORTH_A_THREAD", 0.0)
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     objective = SingleShooting(two_cells())
-    assert not objective._parallel
+    assert not objective._shooter._parallel
     objective.refresh(objective.compiled.theta_start)
-    assert objective._parallel
+    assert objective._shooter._parallel

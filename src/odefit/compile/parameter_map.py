@@ -20,17 +20,12 @@ from odefit.native.kernel import allocating, kernel
 
 
 @kernel
-@allocating
-def _gather_slots(theta, codes, lower, upper, free, values, gather, q, slope, bend):
-    """Fill the inputs of the map from the slots, and their derivatives by theta; fixed slots keep their `values`."""
-    n = values.size
-    slots, slopes, bends = np.empty(n), np.empty(n), np.empty(n)
-    for i in range(n):
+def _fill_slots(theta, codes, lower, upper, free, values, slots, slopes, bends):
+    """Fill the natural values of all slots and their derivatives by theta; fixed slots keep their `values`."""
+    for i in range(values.size):
         slots[i], slopes[i], bends[i] = values[i], 0.0, 0.0
     for i in range(theta.size):
         slots[free[i]], slopes[free[i]], bends[free[i]] = _natural(codes[i], theta[i], lower[i], upper[i])
-    for j in range(gather.size):
-        q[j], slope[j], bend[j] = slots[gather[j]], slopes[gather[j]], bends[gather[j]]
 
 
 @kernel
@@ -87,20 +82,17 @@ def _second_seeds(second, t0, q, constants, row_ptr, col, nonzeros, column, slop
 
 
 @kernel
-def map_parameters(
-    functions, row_ptr, col, t0, theta, codes, lower, upper, free, values, gather, constants, column, order,
-    p, y0, dp, dy0, d2p, d2y0,
-):  # fmt: skip
+def map_slots(
+    functions, row_ptr, col, t0, slots, slopes, bends, gather, constants, column, order, p, y0, dp, dy0, d2p, d2y0
+):
     """Evaluate one experiment's map.
 
     Parameters
     ----------
     functions, row_ptr, col
         Addresses of the map, its Jacobian by q and its second derivative; CSR pattern.
-    theta, codes, lower, upper, free
-        The solver's vector, scale and bounds of each entry, and its position in q.
-    values, gather
-        Natural values of all slots, of which the fixed ones are used; the slots that are the map's inputs q.
+    slots, slopes, bends, gather
+        Natural values of all slots with their derivatives by theta, and which of them are the map's inputs q.
     constants
         The experiment's numbers.
     column
@@ -111,7 +103,8 @@ def map_parameters(
     n_parameters, n_states = p.size, y0.size
     n_q = gather.size
     q, slope, bend = np.empty(n_q), np.empty(n_q), np.empty(n_q)
-    _gather_slots(theta, codes, lower, upper, free, values, gather, q, slope, bend)
+    for j in range(n_q):
+        q[j], slope[j], bend[j] = slots[gather[j]], slopes[gather[j]], bends[gather[j]]
     out = np.empty(n_parameters + n_states)
     nothing = np.empty(0)
     call_model(functions[0], t0, q, 0, constants, nothing, out, 0)
@@ -125,17 +118,29 @@ def map_parameters(
         _scatter(row_ptr, col, nonzeros, column, slope, n_parameters, dp, dy0)
         if order == 2:
             _second_seeds(
-                functions[2],
-                t0,
-                q,
-                constants,
-                row_ptr,
-                col,
-                nonzeros,
-                column,
-                slope,
-                bend,
-                n_parameters,
-                d2p,
-                d2y0,
+                functions[2], t0, q, constants, row_ptr, col, nonzeros, column, slope, bend, n_parameters, d2p, d2y0
             )
+
+
+@kernel
+def map_parameters(
+    functions, row_ptr, col, t0, theta, codes, lower, upper, free, values, gather, constants, column, order,
+    p, y0, dp, dy0, d2p, d2y0,
+):  # fmt: skip
+    """Evaluate one experiment's map at `theta`.
+
+    Parameters
+    ----------
+    theta, codes, lower, upper, free
+        The solver's vector, scale and bounds of each entry, and its position among the slots.
+    values
+        Natural values of all slots, of which the fixed ones are used.
+
+    The others are those of `map_slots`.
+    """
+    n = values.size
+    slots, slopes, bends = np.empty(n), np.empty(n), np.empty(n)
+    _fill_slots(theta, codes, lower, upper, free, values, slots, slopes, bends)
+    map_slots(
+        functions, row_ptr, col, t0, slots, slopes, bends, gather, constants, column, order, p, y0, dp, dy0, d2p, d2y0
+    )

@@ -29,7 +29,7 @@ from odefit.compile.conditions import (
 from odefit.compile.functions import FunctionLibrary, NativeFunction
 from odefit.compile.parameter_map import map_parameters
 from odefit.compile.penalties import penalty_constants, penalty_function
-from odefit.compile.scales import natural_values, scaled_array
+from odefit.compile.scales import LINEAR, natural_values, scaled_array
 from odefit.errors import UnsupportedError
 from odefit.problem import SCALES, Problem
 from odefit.problem.problem import Structure
@@ -78,6 +78,15 @@ class Seeds(NamedTuple):
     dy0: Matrix
     d2p: Matrix
     d2y0: Matrix
+
+
+class ExperimentMap(NamedTuple):
+    """How the parameters and initial state of an experiment come from q; see `odefit.compile.parameter_map`."""
+
+    function: NativeFunction
+    gather: npt.NDArray[np.int64]
+    constants: Vector
+    column: npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,6 +183,10 @@ class CompiledProblem:
         Names of q.
     theta_names, theta_scales, theta_start, theta_lower, theta_upper
         The solver's vector.
+    scale_codes, lower, upper, free
+        Of the solver's vector: scales, natural bounds, positions in q.
+    slot_start
+        q at the start.
     columns
         For each experiment the indices of the thetas it depends on: the columns of its seeds.
     penalty
@@ -187,20 +200,20 @@ class CompiledProblem:
         self._constants = tuple(np.array(constants_of(e), dtype=float) for e in problem.experiments)
         slots = problem.slots.slots
         self.slot_names = tuple(slot.name for slot in slots)
-        self._q = np.array([problem.starts.get(slot.name, slot.parameter.start) for slot in slots], dtype=float)
+        self.slot_start = np.array([problem.starts.get(slot.name, slot.parameter.start) for slot in slots], dtype=float)
         free = [i for i, slot in enumerate(slots) if not slot.parameter.fixed and i in problem.slots.fitted]
-        self._free = np.array(free, dtype=np.int64)
+        self.free = np.array(free, dtype=np.int64)
         chosen = [slots[i].parameter for i in free]
         self.theta_names = tuple(slots[i].name for i in free)
         self.theta_scales = tuple(p.scale for p in chosen)
-        self._codes = np.array([SCALES.index(p.scale) for p in chosen], dtype=np.int64)
+        self.scale_codes = np.array([SCALES.index(p.scale) for p in chosen], dtype=np.int64)
         self.lower = np.array([p.lower for p in chosen], dtype=float)
         self.upper = np.array([p.upper for p in chosen], dtype=float)
-        self.theta_start = self.to_theta(self._q[self._free])
+        self.theta_start = self.to_theta(self.slot_start[self.free])
         self.theta_lower = self.to_theta(self.lower)
         self.theta_upper = self.to_theta(self.upper)
         self.theta_of_q = np.full(len(slots), -1, dtype=np.int64)
-        self.theta_of_q[self._free] = np.arange(len(free))
+        self.theta_of_q[self.free] = np.arange(len(free))
         formal = formal_parameters(problem)
         # an entry that an experiment overrides everywhere needs some slot to point to; its value is not used
         self._gather = tuple(
@@ -233,23 +246,28 @@ class CompiledProblem:
 
     def to_theta(self, natural: Vector) -> Vector:
         """Return the solver's values of natural values of the free parameters."""
-        return scaled_array(self._codes, natural, self.lower, self.upper)
+        return scaled_array(self.scale_codes, natural, self.lower, self.upper)
 
     def to_natural(self, theta: Vector) -> tuple[Vector, Vector, Vector]:
         """Return natural values of the free parameters with first and second derivatives by theta."""
         q, dq, d2q = np.empty_like(theta), np.empty_like(theta), np.empty_like(theta)
-        natural_values(self._codes, theta, self.lower, self.upper, q, dq, d2q)
+        natural_values(self.scale_codes, theta, self.lower, self.upper, q, dq, d2q)
         return q, dq, d2q
 
     def slot_values(self, theta: Vector) -> tuple[Vector, Vector]:
         """Return q at `theta`, and dq/dtheta of its own theta (0 where fixed)."""
-        q, slope = self._q.copy(), np.zeros(self._q.size)
-        q[self._free], slope[self._free], _ = self.to_natural(theta)
+        q, slope = self.slot_start.copy(), np.zeros(self.slot_start.size)
+        q[self.free], slope[self.free], _ = self.to_natural(theta)
         return q, slope
 
     def natural(self, theta: Vector) -> dict[str, float]:
         """Return q by name."""
         return dict(zip(self.slot_names, self.slot_values(theta)[0].tolist(), strict=True))
+
+    @cached_property
+    def logarithmic(self) -> npt.NDArray[np.bool_]:
+        """Which entries of the solver's vector are not natural values."""
+        return self.scale_codes != LINEAR
 
     @cached_property
     def columns(self) -> tuple[npt.NDArray[np.int64], ...]:
@@ -293,6 +311,10 @@ class CompiledProblem:
     def _map(self, e: int) -> NativeFunction:
         return self._native.maps[self._native.map_of[e]]
 
+    def map_of(self, e: int) -> ExperimentMap:
+        """Return the map of experiment `e`, for kernels."""
+        return ExperimentMap(self._map(e), self._gather[e], self._constants[e], self._column_of_input[e])
+
     def inputs(self, e: int) -> npt.NDArray[np.int64]:
         """Return the slots that are the parameters of experiment `e` (see `formal_parameters`)."""
         return self._gather[e]
@@ -318,7 +340,7 @@ class CompiledProblem:
             d2p, d2y0 = model.no_pairs
         map_parameters(
             (function.value, function.jacobian, function.second if order == 2 else 0), function.row_ptr, function.col,
-            self.experiment_starts[e], theta, self._codes, self.lower, self.upper, self._free, self._q, self._gather[e],
-            self._constants[e], column, order, p, y0, dp, dy0, d2p, d2y0,
+            self.experiment_starts[e], theta, self.scale_codes, self.lower, self.upper, self.free, self.slot_start,
+            self._gather[e], self._constants[e], column, order, p, y0, dp, dy0, d2p, d2y0,
         )  # fmt: skip
         return Seeds(p, y0, dp, dy0, d2p, d2y0)

@@ -2,12 +2,14 @@
 
 An integration starts with an explicit method: `dopri5`, or `dop853` from rtol = 1e-8 on, where it is the cheaper one
 at equal accuracy (docs/integrators.md has the figures).  It watches ``h |lambda|`` at no cost worth mentioning:
-fifteen steps at the limit of its stability, and at least a hundred more ahead, and the model counts as stiff.  It is
-then integrated by `ddm` from the start, so that one grid belongs to one method; the explicit steps that were lost are
-few.  A grid is replayed by the method that made it.
+fifteen steps that stability seems to limit, and at least a hundred more ahead, and the model counts as stiff.  It is
+then integrated by `ddm` from the start, so that one grid belongs to one method.  A grid is replayed by the method that
+made it.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
@@ -15,16 +17,25 @@ from odefit.integrate.contract import Integrator, Run, Status, StepGrid, Traject
 from odefit.integrate.ddm import Ddm
 from odefit.integrate.dop853 import Dop853
 from odefit.integrate.dopri5 import Dopri5
+from odefit.integrate.explicit import ExplicitRungeKutta
 from odefit.native.stop import StopFlag
 
-_EXPLICIT, _EXPLICIT_TIGHT, _STIFF = Dopri5(), Dop853(), Ddm()
 _TIGHT = 1e-8  # rtol
+_LOOSE_METHOD, _TIGHT_METHOD, _STIFF_METHOD = Dopri5(), Dop853(), Ddm()
 
 
 class Auto:
     """Begins explicitly and changes to `ddm` where the model is stiff; `Trajectory.grid.method` says which it was."""
 
     name = "auto"
+    stiff = _STIFF_METHOD
+    gives_up = (Status.STIFF, Status.TOO_MANY_STEPS)
+    _makers: ClassVar[dict[str, Integrator]] = {one.name: one for one in (_LOOSE_METHOD, _TIGHT_METHOD, _STIFF_METHOD)}
+
+    @staticmethod
+    def explicit(rtol: float) -> ExplicitRungeKutta:
+        """Return the method to begin with."""
+        return _TIGHT_METHOD if rtol <= _TIGHT else _LOOSE_METHOD
 
     def solve(
         self,
@@ -40,20 +51,12 @@ class Auto:
     ) -> Trajectory:
         """See `Integrator.solve`."""
         if grid is not None:
-            return self._maker(grid).solve(
-                model, run, grid=grid, rtol=rtol, atol=atol, order=order, max_steps=max_steps, stop=stop
-            )
-        explicit = _EXPLICIT_TIGHT if rtol <= _TIGHT else _EXPLICIT
-        found = explicit.solve(
+            if (maker := self._makers.get(grid.method)) is None:
+                raise OdefitError(f"a step grid of '{grid.method}' cannot be replayed by 'auto'")
+            return maker.solve(model, run, grid=grid, rtol=rtol, atol=atol, order=order, max_steps=max_steps, stop=stop)
+        found = self.explicit(rtol).solve(
             model, run, rtol=rtol, atol=atol, order=order, max_steps=max_steps, stop=stop, detect=True
         )
-        if found.status is Status.STIFF or found.status is Status.TOO_MANY_STEPS:
-            return _STIFF.solve(model, run, rtol=rtol, atol=atol, order=order, max_steps=max_steps, stop=stop)
+        if found.status in self.gives_up:
+            return self.stiff.solve(model, run, rtol=rtol, atol=atol, order=order, max_steps=max_steps, stop=stop)
         return found
-
-    @staticmethod
-    def _maker(grid: StepGrid) -> Integrator:
-        for method in (_EXPLICIT, _EXPLICIT_TIGHT, _STIFF):
-            if grid.method == method.name:
-                return method
-        raise OdefitError(f"a step grid of '{grid.method}' cannot be replayed by 'auto'")

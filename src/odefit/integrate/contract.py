@@ -193,8 +193,13 @@ class Trajectory(NamedTuple):
 
     def sentence(self, model: CompiledModel) -> str:
         """Say in words how the integration ended."""
-        cause = model.states[self.cause] if 0 <= self.cause < len(model.states) else "the model"
-        return self.status.sentence.format(t=f"{self.t_end:.6g}", cause=cause)
+        return ending(self.status, self.t_end, self.cause, model)
+
+
+def ending(status: Status, t_end: float, cause: int, model: CompiledModel) -> str:
+    """Say in words how an integration ended; `cause` is the state to blame (-1: none)."""
+    name = model.states[cause] if 0 <= cause < len(model.states) else "the model"
+    return status.sentence.format(t=f"{t_end:.6g}", cause=name)
 
 
 class Integrator(Protocol):

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba import types
 from numba.core import caching, event
 
 from odefit.native.places import cache_root, package_root
@@ -120,7 +121,28 @@ class _Announcer(event.Listener):
         """Nothing to say at the end."""
 
 
+class _Guard(event.Listener):
+    """Refuse helpers that hand on an array whose references they do not count: it would be freed too early."""
+
+    def on_start(self, event: Any) -> None:
+        """Nothing is known yet."""
+
+    def on_end(self, event: Any) -> None:
+        dispatcher = event.data["dispatcher"]
+        if dispatcher.py_func in _uncounted:
+            for overload in dispatcher.overloads.values():
+                if _holds_arrays(overload.signature.return_type):
+                    raise TypeError(f"the helper {dispatcher.py_func.__name__} returns an array: mark it @allocating")
+
+
+def _holds_arrays(kind: Any) -> bool:
+    return isinstance(kind, types.Array) or (isinstance(kind, types.BaseTuple) and any(map(_holds_arrays, kind)))
+
+
 event.register("numba:compile", _Announcer())
+event.register("numba:compile", _Guard())
+_allocating: set[Callable[..., Any]] = set()
+_uncounted: set[Callable[..., Any]] = set()
 
 
 def named(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -139,25 +161,32 @@ def allocating(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-_allocating: set[Callable[..., Any]] = set()
-
-
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile `function` to native code on first use: cached, without the GIL, IEEE division, fused products.
 
     A name that begins with an underscore marks a helper of other kernels: it is always inlined (a
     call hands over every array in seven pieces, which costs more than a small loop), and it is
-    neither cached nor announced by itself.
+    neither cached nor announced by itself, nor can Python call it (the wrappers would take a tenth of the time to
+    compile).
 
     Helpers count no references: the arrays that they are given live as long as their caller, and counting costs two
     atomic operations an array and call, of which the compiler removes few (it made `ddm` a third slower).  A helper
-    that makes arrays, which does not compile without counting, or returns some is `@kernel` above `@allocating`.
+    that makes arrays or returns some is `@kernel` above `@allocating`; without, it does not compile.
     """
     helper = function.__name__.startswith("_")
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, "forceinline": helper}
+    if helper:
+        options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
     if helper and function not in _allocating:
         options["_nrt"] = False
+        _uncounted.add(function)
     dispatcher: Any = numba.njit(**options)(function)
     if not helper:
         dispatcher._cache = _KernelCache(function)
     return dispatcher
+
+
+def kernel_overload(function: Any, signature: Any) -> Any:
+    """Return what a kernel was compiled to for these argument types; it is compiled, or read from the cache, first."""
+    function.compile(signature.args)
+    return function.overloads[signature.args]

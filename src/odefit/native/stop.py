@@ -17,9 +17,14 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from types import FrameType
+from typing import Any
 
 import numpy as np
+
+# behind `signal`, without its enumerations: these take longer than an evaluation of a small model
+_signals: Any = import_module("_signal")
 
 
 class StopFlag:
@@ -86,7 +91,7 @@ def stop_on_interrupt(flag: StopFlag) -> Iterator[None]:
     itself, nothing changes.
     """
     present = threading.current_thread() is threading.main_thread()
-    if not present or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    if not present or _signals.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
 
@@ -101,11 +106,11 @@ def stop_on_interrupt(flag: StopFlag) -> Iterator[None]:
     watcher.flag = flag
     before = watcher.received
     old_wakeup = signal.set_wakeup_fd(watcher.wakeup, warn_on_full_buffer=False)
-    signal.signal(signal.SIGINT, handle)
+    _signals.signal(signal.SIGINT, handle)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+        _signals.signal(signal.SIGINT, signal.default_int_handler)
         signal.set_wakeup_fd(old_wakeup)
         for _ in range(1000):  # an interrupt still on its way must not reach the next computation
             if watcher.received - before >= len(seen):

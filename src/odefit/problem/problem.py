@@ -145,7 +145,7 @@ class Problem:
         """Measured names, in order of first appearance."""
         return tuple(dict.fromkeys(self.measurements.observable.tolist()))
 
-    @property
+    @cached_property
     def free(self) -> tuple[Parameter, ...]:
         """The parameters that a fit estimates, in order."""
         return tuple(p for p in self.parameters if not p.fixed and p.expression is None)

@@ -478,10 +478,26 @@ def _scaled_norm(v, scale):
 
 
 @kernel
+@allocating
+def _workspace(numbers, places, n, n_heavy, n_equality):
+    """Return the parts of a workspace.
+
+    They are: factors `a` and `beta`, filter and scales; factors `et` and `beta_e` of the rows of infinite weight;
+    pivots, free unknowns and dropped rows of the last problem solved; pivots of the rows of infinite weight.
+    """
+    m, k = (n_heavy + n) * n, n * n_equality
+    a, et = numbers[:m].reshape(n_heavy + n, n), numbers[m : m + k].reshape(n, n_equality)
+    vectors, indices = numbers[m + k :], places[2 * n :]
+    return (
+        a, vectors[:n], vectors[n : 2 * n], vectors[2 * n : 3 * n], et, vectors[3 * n : 3 * n + n_equality],
+        places[:n], places[n : 2 * n], indices[:n_heavy], indices[n_heavy : n_heavy + n_equality],
+    )  # fmt: skip
+
+
+@kernel
 def dense_step(
-    r, b, rows, right, root, x, start, logarithmic, lower, upper, radius, kind,
-    a, beta, pivot, free, gain, dropped, et, beta_e, pivot_e, held, scale, v, x_new, info,
-):  # fmt: skip
+    r, b, rows, right, root, x, start, logarithmic, lower, upper, radius, kind, numbers, places, held, v, x_new, info
+):
     """Solve the step problem in a box.
 
     Parameters
@@ -492,9 +508,10 @@ def dense_step(
         Where we are, what the scales need, and the box.
     radius, kind
         Bound on ||x|| in the metric of the factors, and the filter.
-    a, beta, pivot, free, gain, dropped, et, beta_e, pivot_e, held, scale
-        Filled: factors, pivots, free unknowns, filter and dropped rows of the last problem solved, factors of
-        the rows of infinite weight, unknowns that stay at their bounds, scales.
+    numbers, places
+        Filled, for a correction: what `_workspace` finds there.
+    held
+        Filled: unknowns that stay at their bounds.
     v, x_new
         Filled: the step and where it leads.
     info
@@ -505,6 +522,9 @@ def dense_step(
     n = b.size
     n_equality = _count_infinite(root)
     n_heavy = root.size - n_equality
+    a, beta, gain, scale, et, beta_e, pivot, free, dropped, pivot_e = _workspace(
+        numbers, places, n, n_heavy, n_equality
+    )
     row_size = np.empty(n_heavy)
     fixed = np.empty(n, dtype=np.bool_)
     low, high, descent, z = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
@@ -594,15 +614,13 @@ def _subtract_product(r, rows, root, n_equality, v, c):
 
 
 @kernel
-def corrected_step(
-    r, b, rows, right, root, b_trial, right_trial, x, lower, upper,
-    a, beta, pivot, free, gain, dropped, et, beta_e, pivot_e, scale, info, v, x_new,
-):  # fmt: skip
+def corrected_step(r, b, rows, right, root, b_trial, right_trial, x, lower, upper, numbers, places, info, v, x_new):
     """Set ``x_new = x + v + v^a/2``, kept inside the box; return ||x^a||."""
     n = b.size
     n_free, rank, rank_e = int(info[0]), int(info[1]), int(info[2])
     n_equality = _count_infinite(root)
     k = root.size - n_equality
+    a, beta, gain, scale, et, beta_e, pivot, free, dropped, pivot_e = _workspace(numbers, places, n, k, n_equality)
     c, column = np.empty((k + n, 1)), np.empty((n, 1))
     z, w = np.empty(n), np.empty(n)
     e, y = np.empty(n_equality), np.empty(n_equality)
@@ -646,20 +664,16 @@ def promised_by(r, b, rows, right, root, v):
 class DenseStepProblem:
     """The step problem of the present point; owned by one minimisation, which moves it along."""
 
-    __slots__ = (
-        "_bounds", "_equality_factors", "_factors", "_info", "_linear", "_scale", "_scaling", "_system", "_x", "held",
-    )  # fmt: skip
+    __slots__ = ("_bounds", "_fixed", "_info", "_linear", "_system", "_work", "_x", "held")
 
-    def __init__(self, scaling: Scaling, lower: Array, upper: Array, n_heavy: int, n_equality: int) -> None:
+    def __init__(self, scaling: Scaling, lower: Array, upper: Array, root: Array) -> None:
         n = lower.size
-        self._scaling = scaling
+        n_equality = int(np.isinf(root).sum()) if root.size else 0
+        n_heavy = root.size - n_equality
         self._bounds = (lower, upper)
-        self._factors = (
-            np.empty((n_heavy - n_equality + n, n)), np.empty(n), np.empty(n, np.int64), np.empty(n, np.int64),
-            np.empty(n), np.empty(n_heavy - n_equality, np.int64),
-        )  # fmt: skip
-        self._equality_factors = (np.empty((n, n_equality)), np.empty(n_equality), np.empty(n_equality, np.int64))
-        self._scale = np.empty(n)
+        self._fixed = (scaling.start, scaling.logarithmic, lower, upper)
+        numbers = np.empty((n_heavy + n) * n + n * n_equality + 3 * n + n_equality)
+        self._work = (numbers, np.empty(2 * n + root.size, np.int64))
         self._info = np.empty(10)
         self.held = np.empty(n, np.bool_)
 
@@ -675,10 +689,7 @@ class DenseStepProblem:
     def step(self, radius: float, filter: int = DAMPED) -> StepInfo:
         """Return the step for this radius; `held` then marks the active bounds."""
         v, x = np.empty(self._x.size), np.empty(self._x.size)
-        dense_step(
-            *self._system, self._x, self._scaling.start, self._scaling.logarithmic, *self._bounds, radius, filter,
-            *self._factors, *self._equality_factors, self.held, self._scale, v, x, self._info,
-        )  # fmt: skip
+        dense_step(*self._system, self._x, *self._fixed, radius, filter, *self._work, self.held, v, x, self._info)
         _, _, _, damping, length, decrement, promised, condition, rank, _ = self._info.tolist()
         return StepInfo(x, v, int(rank), damping, length, decrement, promised, condition)
 
@@ -694,7 +705,7 @@ class DenseStepProblem:
         """See `StepProblem`."""
         x = np.empty(self._x.size)
         length = corrected_step(
-            *self._system, self._linear.reduce_residual(residual), -misfit, self._x, *self._bounds,
-            *self._factors, *self._equality_factors, self._scale, self._info, step.v, x,
+            *self._system, self._linear.reduce_residual(residual), -misfit, self._x, *self._bounds, *self._work,
+            self._info, step.v, x,
         )  # fmt: skip
         return x, length

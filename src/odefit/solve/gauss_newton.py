@@ -106,7 +106,7 @@ class _Search:
         self.problem: StepProblem = (
             BorderedStepProblem(scaling, lower, upper)
             if objective.bordered
-            else DenseStepProblem(scaling, lower, upper, root.size, int(np.isinf(root).sum()))
+            else DenseStepProblem(scaling, lower, upper, root)
         )
         self.evaluations = 0
         self.refreshes = 0
@@ -167,7 +167,7 @@ class _Search:
     def convergence(self, point: Evaluation, proposal: StepInfo) -> str:
         """Return which test of convergence is met at `point`, in words, or an empty string."""
         norm = self.merit.residual_norm(point)
-        if not self.termination.is_feasible(self.merit.violation(point), norm):
+        if not (self.merit.trivial or self.termination.is_feasible(self.merit.violation(point), norm)):
             return ""
         reason = self.termination.convergence(proposal.decrement, norm)
         # with rows of infinite weight a step may promise nothing, and yet be needed to meet them
@@ -188,17 +188,15 @@ class _Search:
         full = proposal if proposal.damping == 0.0 else self.problem.step(math.inf)
         if full is not proposal:  # a correction needs the factors and the filter of the step it corrects
             self.control.propose(self.problem)
-        return bool(np.max(np.abs(full.v) / self.scaling.of(point.x)) > self.termination.largest_last_step)
+        return self.scaling.largest(full.v, point.x) > self.termination.largest_last_step
 
     def advance(self, point: Evaluation, proposal: StepInfo) -> Evaluation | None:
         """Try steps until one is good; return the new point, or None."""
         assert point.linear is not None
         linear = point.linear
         for _ in range(self.attempts):
-            if not proposal.v.any():
-                return None
             promised = self.merit.promised(linear, proposal)
-            if promised == 0.0:  # the trust region has become too small for any step
+            if promised == 0.0:  # nothing is left to be moved, or the trust region is too small for any step
                 return None
             point, trial = self.try_point(point, proposal.x)
             if self.interrupted or point.failure:

@@ -38,6 +38,10 @@ class Scaling:
     start: Array
     logarithmic: npt.NDArray[np.bool_]
 
+    def largest(self, v: Array, x: Array) -> float:
+        """Return the largest change in `v`, relative to the scale of its unknown at `x`."""
+        return float((np.abs(v) / self.of(x)).max())
+
     def of(self, x: Array) -> Array:
         """Return the scale of each unknown at `x`."""
         out = np.empty_like(x)

@@ -70,7 +70,7 @@ class Termination:
             )
         if decrement <= self.tol_abs:
             return f"what the linearised model could still remove ({decrement:.1e}) is below the integration error"
-        if decrement**2 <= self.tol_refinement * residual_norm**2:
+        if self.tol_refinement > 0.0 and decrement**2 <= self.tol_refinement * residual_norm**2:
             return f"the linearised model promises to reduce the objective by less than {self.tol_refinement:.1e} of it"
         return ""
 

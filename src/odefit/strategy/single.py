@@ -65,7 +65,7 @@ class Search:
 
     def scaling(self, objective: SingleShooting, start: Array) -> Scaling:
         """Return the typical sizes of the unknowns of a search from `start`."""
-        return Scaling(start, np.array([scale != "linear" for scale in objective.compiled.theta_scales]))
+        return Scaling(start, objective.compiled.logarithmic)
 
     def minimise(
         self,

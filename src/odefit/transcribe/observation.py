@@ -7,6 +7,7 @@ import math
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +86,7 @@ class Observations:
     heavy_factor: Array
     heavy_rounding: Array
 
-    @property
+    @cached_property
     def exact(self) -> Indices:
         """Rows of the measurements of infinite weight."""
         return self.heavy[np.isinf(self.heavy_root)]

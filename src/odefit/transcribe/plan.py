@@ -1,0 +1,107 @@
+"""What stays the same in all evaluations of a problem: its residuals, and the unknowns they depend on."""
+
+from __future__ import annotations
+
+import weakref
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.compile import CompiledProblem, compile_problem
+from odefit.errors import FitError
+from odefit.native.records import Words, packed
+from odefit.problem import Problem
+from odefit.transcribe.blocks import BlockLayout, find_blocks
+from odefit.transcribe.observation import Observations, observations
+from odefit.transcribe.penalty import unknowns_of_penalties
+from odefit.transcribe.record import Record, record_of
+
+Indices = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """The rows and columns of a problem's Jacobian.
+
+    Attributes
+    ----------
+    compiled, data
+        Functions and measurements.
+    experiment_names
+        Of all experiments, measured or not.
+    """
+
+    compiled: CompiledProblem
+    data: Observations
+    experiment_names: tuple[str, ...]
+
+    @cached_property
+    def n_residuals(self) -> int:
+        """Number of measurements and priors."""
+        return self.data.n_data + (self.compiled.penalty.n_out if self.compiled.penalty else 0)
+
+    @cached_property
+    def layout(self) -> BlockLayout | None:
+        """Blocks of unknowns that only single experiments depend on, if there are many unknowns."""
+        listed, compiled = self.data.of_experiment, self.compiled
+        if self.data.heavy_root.size or len(listed) < 4:
+            return None
+        parts, sizes = [], []
+        for o in listed:
+            by_row = compiled.theta_of_q[np.unique(o.row_slots)]
+            parts.append(np.union1d(compiled.columns[o.experiment], by_row[by_row >= 0]))
+            sizes.append(o.value.size)
+        priors = unknowns_of_penalties(compiled)
+        return find_blocks([*parts, *priors], [*sizes, *([1] * len(priors))], compiled.n_theta)
+
+    @cached_property
+    def n_columns(self) -> int:
+        """Columns of the Jacobian as it is stored."""
+        return self.layout.width if self.layout else self.compiled.n_theta
+
+    @cached_property
+    def columns(self) -> tuple[Indices, ...]:
+        """For each observed experiment the columns of its seeds."""
+        columns = [self.compiled.columns[o.experiment] for o in self.data.of_experiment]
+        return tuple(columns if self.layout is None else [self.layout.position[c] for c in columns])
+
+    @cached_property
+    def column_of_slot(self) -> Indices:
+        """For each slot its column, -1 if it is fixed."""
+        theta = self.compiled.theta_of_q
+        return theta if self.layout is None else np.where(theta >= 0, self.layout.position[theta], -1)
+
+    @cached_property
+    def _records(self) -> list[Record]:
+        listed = zip(self.data.of_experiment, self.data.first, self.columns, strict=False)
+        return [record_of(self.compiled, o, first, own, self.column_of_slot) for o, first, own in listed]
+
+    @cached_property
+    def table(self) -> Words:
+        """Records of the observed experiments, without grids."""
+        return np.stack([packed(record) for record in self._records])
+
+
+_remembered: weakref.WeakKeyDictionary[Problem, dict[str, Plan]] = weakref.WeakKeyDictionary()
+
+
+def plan_of(problem: Problem, use: str = "fit", data: Observations | None = None) -> Plan:
+    """Return the plan for the measurements of experiments with this use, or for `data`, a part of them.
+
+    It is worked out once per problem: a problem never changes.
+    """
+    if data is not None:
+        return _planned(problem, data)
+    found = _remembered.setdefault(problem, {})
+    if use not in found:
+        found[use] = _planned(problem, observations(problem, use))
+    return found[use]
+
+
+def _planned(problem: Problem, data: Observations) -> Plan:
+    if not data.n_data:
+        raise FitError("there is nothing to fit: no experiment has a measured value with a weight above zero.")
+    compiled = compile_problem(problem)
+    return Plan(compiled, data, tuple(e.name for e in problem.experiments))

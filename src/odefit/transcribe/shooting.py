@@ -1,0 +1,169 @@
+"""Integrating the experiments of a problem and filling their rows: adapting step grids, and replaying them.
+
+Explicit methods do both in one native call (`shoot_experiments`); methods that are not called by address go through
+their `solve`, one experiment after the other.
+
+An experiment that was found to be stiff stays with the stiff method: at tight tolerances the explicit steps that show
+it anew would cost more than the stiff ones.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, reduce
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.integrate import Integrator, Run, Status, StepGrid, Trajectory, integrator
+from odefit.integrate.native import native_method
+from odefit.native.stop import StopFlag
+from odefit.problem.problem import Settings
+from odefit.transcribe.observation import Observation, observe_residuals
+from odefit.transcribe.plan import Plan
+from odefit.transcribe.record import INTEGRATOR
+from odefit.transcribe.shooting_kernel import shoot_experiments
+from odefit.transcribe.shot import Shot
+
+Array = npt.NDArray[np.float64]
+T = TypeVar("T")
+_NOTHING = np.empty(0)
+_NEVER = StopFlag()
+_WORTH_A_THREAD = 1e-3  # seconds of one experiment
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    """Threads for experiments; kernels release the GIL."""
+    return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="odefit")
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+
+
+class Shooter:
+    """The experiments of a plan with their step grids.
+
+    Attributes
+    ----------
+    grids
+        Grids of the observed experiments; None before the first adaptation, and after one that failed.
+    """
+
+    def __init__(self, plan: Plan, settings: Settings, stop: StopFlag | None) -> None:
+        self.grids: list[StepGrid] | None = None
+        self._plan = plan
+        self._observations = plan.data.of_experiment
+        self._integrator = integrator(settings.integrator)
+        self._rtol, self._atol, self._max_steps = settings.rtol, settings.atol, settings.max_steps
+        self._stop = _NEVER if stop is None else stop
+        self._stop_array = self._stop.array
+        self._parallel = False
+        self._explicit = False  # all grids
+        self._is_stiff = [False] * len(self._observations)
+        self._native = native_method(settings.integrator, settings.rtol)
+        if self._native is not None:
+            self._detect = self._native.detect
+            self._table = plan.table.copy()
+            self._table[:, 2 * INTEGRATOR] = self._native.address
+
+    def adapt(self, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
+        """Integrate all experiments at `x`, fill their rows, and keep the steps that were chosen."""
+
+        def shoot(i: int) -> tuple[Shot, StepGrid]:
+            native = self._native
+            if native is None:
+                return self._through(self._integrator, i, x, order, None, residual, jacobian)
+            if native.instead is not None and self._is_stiff[i]:
+                return self._through(native.instead, i, x, order, None, residual, jacobian)
+            *found, steps, counts = self._natively(True, i, i + 1, x, order, residual, jacobian)
+            shot = Shot._make(found)
+            if native.instead is not None and shot.status in native.gives_up:
+                self._is_stiff[i] = True
+                return self._through(native.instead, i, x, order, None, residual, jacobian)
+            return shot, StepGrid(native.name, steps, counts)
+
+        n, started = len(self._observations), time.perf_counter()
+        found = self._each(shoot)
+        if n > 1 and (time.perf_counter() - started) / n > _WORTH_A_THREAD:
+            self._parallel = (os.cpu_count() or 1) > 1
+        shot = reduce(Shot.and_also, [shot for shot, _ in found])
+        self.grids = [grid for _, grid in found] if shot.failed < 0 else None
+        self._explicit = self.grids is not None and all([self._is_native(grid) for grid in self.grids])
+        return shot
+
+    def replay(self, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
+        """Integrate all experiments at `x` on the present grids and fill their rows."""
+        if self._explicit and not self._parallel:
+            n = len(self._observations)
+            return Shot._make(self._natively(False, 0, n, x, order, residual, jacobian)[:7])
+        grids = self.grids or []
+
+        def shoot(i: int) -> Shot:
+            if self._is_native(grids[i]):
+                return Shot._make(self._natively(False, i, i + 1, x, order, residual, jacobian)[:7])
+            return self._through(self._integrator, i, x, order, grids[i], residual, jacobian)[0]
+
+        return reduce(Shot.and_also, self._each(shoot))
+
+    def _is_native(self, grid: StepGrid) -> bool:
+        return self._native is not None and grid.method == self._native.name
+
+    def _each(self, shoot: Callable[[int], T]) -> list[T]:
+        """Shoot all experiments, in threads once one of them has been seen to take long."""
+        numbers = range(len(self._observations))
+        return list(_pool().map(shoot, numbers) if self._parallel else map(shoot, numbers))
+
+    def _natively(
+        self, adapt: bool, first: int, last: int, x: Array, order: int, residual: Array, jacobian: Array
+    ) -> tuple[Any, ...]:
+        """Shoot the experiments `first` to `last` - 1 in one call; see `shoot_experiments`."""
+        return shoot_experiments(
+            self._table, x, first, last, adapt, self._detect, self._rtol, self._atol, self._max_steps, order,
+            self._stop_array, residual, jacobian,
+        )  # fmt: skip
+
+    def _through(
+        self, method: Integrator, i: int, x: Array, order: int, grid: StepGrid | None, residual: Array, jacobian: Array
+    ) -> tuple[Shot, StepGrid]:
+        """Shoot one experiment by a method that is not called by address."""
+        trajectory, run = self.trajectory(x, self._observations[i], order, grid, method)
+        status, t_end, cause = trajectory[:3]
+        if status is not Status.OK:
+            return Shot(i, status, t_end, cause, math.inf), trajectory.grid
+        found = self._observe(i, trajectory, run, x, order, residual, jacobian)
+        return Shot(-1, status, t_end, cause, trajectory.error_ratio, *found), trajectory.grid
+
+    def trajectory(
+        self, x: Array, o: Observation, order: int, grid: StepGrid | None, method: Integrator | None = None
+    ) -> tuple[Trajectory, Run]:
+        """Integrate one experiment at `x`."""
+        seeds = self._plan.compiled.parameters(x, o.experiment, order)
+        run = Run(
+            o.t0, seeds.y0, seeds.p, _NOTHING, o.times, o.ends, seeds.dy0, seeds.dp, seeds.d2y0, seeds.d2p
+        )  # fmt: skip
+        trajectory = (method or self._integrator).solve(
+            self._plan.compiled.model(o.experiment), run, grid=grid, rtol=self._rtol, atol=self._atol, order=order,
+            max_steps=self._max_steps, stop=self._stop,
+        )  # fmt: skip
+        return trajectory, run
+
+    def _observe(
+        self, i: int, trajectory: Trajectory, run: Run, x: Array, order: int, residual: Array, jacobian: Array
+    ) -> tuple[float, int]:
+        """Fill the rows of experiment number `i` among the observed ones; see `observe_residuals`."""
+        o, plan = self._observations[i], self._plan
+        observe = plan.compiled.observe(o.experiment)
+        slots, slopes = plan.compiled.slot_values(x) if o.row_slots.size else (_NOTHING, _NOTHING)
+        return observe_residuals(
+            (observe.value, observe.jacobian), observe.row_ptr, observe.col, o.times,
+            trajectory.y, trajectory.S, run.p, _NOTHING, run.dp, o.at, o.observable, o.value, o.root_weight,
+            plan.columns[i], o.row_slots, slots, slopes, plan.column_of_slot, plan.data.first[i], order,
+            residual, jacobian,
+        )  # fmt: skip
