@@ -136,7 +136,8 @@ class _Guard(event.Listener):
 
 
 def _holds_arrays(kind: Any) -> bool:
-    return isinstance(kind, types.Array) or (isinstance(kind, types.BaseTuple) and any(map(_holds_arrays, kind)))
+    parts: Any = kind if isinstance(kind, types.BaseTuple) else ()
+    return isinstance(kind, types.Array) or any(map(_holds_arrays, parts))
 
 
 event.register("numba:compile", _Announcer())

@@ -3,8 +3,8 @@
 Explicit methods do both in one native call (`shoot_experiments`); methods that are not called by address go through
 their `solve`, one experiment after the other.
 
-An experiment that was found to be stiff stays with the stiff method: at tight tolerances the explicit steps that show
-it anew would cost more than the stiff ones.
+An explicit method that gave up on an experiment is next time allowed no more steps than the stiff method took: at tight
+tolerances those that show stiffness anew would cost more than the whole stiff solution.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Shooter:
         self._stop_array = self._stop.array
         self._parallel = False
         self._explicit = False  # all grids
-        self._is_stiff = [False] * len(self._observations)
+        self._most_explicit = [settings.max_steps] * len(self._observations)
         self._native = native_method(settings.integrator, settings.rtol)
         if self._native is not None:
             self._detect = self._native.detect
@@ -80,14 +80,14 @@ class Shooter:
             native = self._native
             if native is None:
                 return self._through(self._integrator, i, x, order, None, residual, jacobian)
-            if native.instead is not None and self._is_stiff[i]:
-                return self._through(native.instead, i, x, order, None, residual, jacobian)
-            *found, steps, counts = self._natively(True, i, i + 1, x, order, residual, jacobian)
+            *found, steps, counts = self._natively(True, i, i + 1, x, order, residual, jacobian, self._most_explicit[i])
             shot = Shot._make(found)
-            if native.instead is not None and shot.status in native.gives_up:
-                self._is_stiff[i] = True
-                return self._through(native.instead, i, x, order, None, residual, jacobian)
-            return shot, StepGrid(native.name, steps, counts)
+            if native.instead is None or shot.status not in native.gives_up:
+                self._most_explicit[i] = self._max_steps
+                return shot, StepGrid(native.name, steps, counts)
+            shot, grid = self._through(native.instead, i, x, order, None, residual, jacobian)
+            self._most_explicit[i] = grid.steps.size
+            return shot, grid
 
         n, started = len(self._observations), time.perf_counter()
         found = self._each(shoot)
@@ -102,12 +102,13 @@ class Shooter:
         """Integrate all experiments at `x` on the present grids and fill their rows."""
         if self._explicit and not self._parallel:
             n = len(self._observations)
-            return Shot._make(self._natively(False, 0, n, x, order, residual, jacobian)[:7])
+            return Shot._make(self._natively(False, 0, n, x, order, residual, jacobian, self._max_steps)[:7])
         grids = self.grids or []
 
         def shoot(i: int) -> Shot:
             if self._is_native(grids[i]):
-                return Shot._make(self._natively(False, i, i + 1, x, order, residual, jacobian)[:7])
+                found = self._natively(False, i, i + 1, x, order, residual, jacobian, self._max_steps)
+                return Shot._make(found[:7])
             return self._through(self._integrator, i, x, order, grids[i], residual, jacobian)[0]
 
         return reduce(Shot.and_also, self._each(shoot))
@@ -121,11 +122,11 @@ class Shooter:
         return list(_pool().map(shoot, numbers) if self._parallel else map(shoot, numbers))
 
     def _natively(
-        self, adapt: bool, first: int, last: int, x: Array, order: int, residual: Array, jacobian: Array
+        self, adapt: bool, first: int, last: int, x: Array, order: int, residual: Array, jacobian: Array, max_steps: int
     ) -> tuple[Any, ...]:
         """Shoot the experiments `first` to `last` - 1 in one call; see `shoot_experiments`."""
         return shoot_experiments(
-            self._table, x, first, last, adapt, self._detect, self._rtol, self._atol, self._max_steps, order,
+            self._table, x, first, last, adapt, self._detect, self._rtol, self._atol, max_steps, order,
             self._stop_array, residual, jacobian,
         )  # fmt: skip
 
