@@ -72,9 +72,8 @@ def fit_and_report(
         )
     if not quiet:
         print(result_json(result) if json else result.summary(), end="" if json else "\n")
-        for record in (result.start_values, result.multistart):
-            if record is not None:
-                print(f"odefit: {record.text}", file=sys.stderr)
+        if result.start_values is not None:
+            print(f"odefit: {result.start_values.text}", file=sys.stderr)
     if out is not None:
         told = [f"wrote {write_result(result, out)}", *(_write_plots(result, out) if plots else ())]
         if not quiet:

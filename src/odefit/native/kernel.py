@@ -167,8 +167,7 @@ def kernel(function: Callable[..., Any]) -> Any:
 
     A name that begins with an underscore marks a helper of other kernels: it is always inlined (a
     call hands over every array in seven pieces, which costs more than a small loop), and it is
-    neither cached nor announced by itself, nor can Python call it (the wrappers would take a tenth of the time to
-    compile).
+    neither cached nor announced by itself.
 
     Helpers count no references: the arrays that they are given live as long as their caller, and counting costs two
     atomic operations an array and call, of which the compiler removes few (it made `ddm` a third slower).  A helper
@@ -177,7 +176,7 @@ def kernel(function: Callable[..., Any]) -> Any:
     helper = function.__name__.startswith("_")
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, "forceinline": helper}
     if helper:
-        options |= {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+        options["no_cfunc_wrapper"] = True
     if helper and function not in _allocating:
         options["_nrt"] = False
         _uncounted.add(function)

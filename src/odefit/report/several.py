@@ -49,7 +49,7 @@ def multistart_tables(result: FitResult) -> list[str]:
     if record is None:
         return []
     names = list(result.objective_function.names)
-    lines: list[str] = []
+    lines = [record.headline]
     if record.minima:
         head = ["minimum", "objective", "fits", "spread"]
         rows = [
@@ -65,7 +65,7 @@ def multistart_tables(result: FitResult) -> list[str]:
                 f"The result is that of start {record.best}, minimum {own}: the first one as good as the best."
             )
     if record.causes:
-        lines += [""] if lines else []
+        lines.append("")
         head = ["not converged", "fits", "best objective"]
         rows = [
             [c.status, str(c.count), f"{c.objective:.6g}" if math.isfinite(c.objective) else "-"]

@@ -178,14 +178,19 @@ class Multistart:
         return tuple(sorted(found, key=lambda cause: -cause.count))
 
     @property
-    def text(self) -> str:
-        """The outcome as sentences."""
+    def headline(self) -> str:
+        """How many starts there were and where they led, in a sentence."""
         found = self.minima
         parts = [f"{len(self.runs)} of {self.asked} starts (seed {self.seed}): {sum(m.count for m in found)} converged"]
         if found:
             kinds = "1 minimum" if len(found) == 1 else f"{len(found)} minima"
             parts.append(f"to {kinds}, {found[0].count} of them to the best, objective {found[0].objective:.6g}")
-        text = " ".join(parts) + "."
+        return " ".join(parts) + "."
+
+    @property
+    def text(self) -> str:
+        """The outcome as sentences."""
+        text = self.headline
         if len(self.equal) > 1:
             text += f" {self.ambiguity}"
         if self.lower:
