@@ -21,7 +21,7 @@ def test_constants_are_the_positions_of_the_fields():
 def evaluated(problem, monkeypatch, *, native):
     """Return a fresh evaluation and a replay nearby."""
     if not native:
-        monkeypatch.setattr("odefit.transcribe.shooting.native_method", lambda name: None)
+        monkeypatch.setattr("odefit.transcribe.shooting.native_method", lambda *_: None)
     objective = SingleShooting(problem)
     x = objective.compiled.theta_start.copy()
     objective.refresh(x)
