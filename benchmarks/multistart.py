@@ -31,7 +31,7 @@ def fitzhugh_nagumo() -> Problem:
     return noisy.with_start(a=1, b=1, c=1).with_bounds(a=(0.01, 2), b=(0.01, 2), c=(0.5, 6))
 
 
-def main(starts: int = 60) -> None:
+def main(starts: int = 500) -> None:
     workers = default_workers()
     print(f"{'problem':18} {'workers':>7} {'wall s':>8} {'CPU s':>8} {'speed-up':>9}  outcome")
     for name, problem in (("pyridine", load("pyridine")), ("FitzHugh-Nagumo", fitzhugh_nagumo())):
@@ -47,4 +47,4 @@ def main(starts: int = 60) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 60)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 500)
