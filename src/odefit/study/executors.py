@@ -1,7 +1,7 @@
 """Doing many independent fits on several cores, with the same results in the same order however many there are.
 
 Kernels release the GIL, but the Python around the kernels of small models does not: threads bring little there
-(measured on two cores: 1.6 times as fast for pyridine, no faster for FitzHugh-Nagumo).  So the
+(measured on two cores: 1.7 times as fast for pyridine, 1.3 times for FitzHugh-Nagumo).  So the
 work is done by forked processes, which share the compiled code, where the system has them and no foreign thread
 runs in this process (a fork would not take it along); else by threads.  The threads of a notebook's kernel are
 known: they wait for messages, and what they own is of no use to a child.
