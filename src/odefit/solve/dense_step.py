@@ -13,12 +13,9 @@ filter, x_i = g_i c_i:
 
 Without restriction both are the full Gauss-Newton step.
 
-**Weights.**  Heavy rows of finite weight stand above R, heaviest first: with sorted rows and column
-pivoting a Householder factorisation is stable row by row, whatever the weights.  What elimination leaves of
-a heavy row is set to zero where it is mere rounding, and the rank is judged by the size of the light rows:
-measured by the heavy ones, all others would count for nothing.  Rows of infinite weight are eliminated
-before: with (E diag(s))' = [Y N] [L'; 0] the scaled step is z = Y y + N w, where L y = e makes the rows hold
-and w is the unknown of a problem without them; y takes at most four fifths of Delta, w what is left.
+**Weights.**  Heavy rows of finite weight stand above R (see `weighted_factors`).  Rows of infinite weight are
+eliminated before (see `equality_rows`): the part of the step that makes them hold takes at most four fifths of
+Delta, the rest what is left.
 
 **Bounds** are handled by an active set inside the step: unknowns that would leave the box are put on
 their bound, and the problem is solved again in the others.  Should the result promise less than a tenth
@@ -39,342 +36,27 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.native.kernel import allocating, kernel
-from odefit.native.orthogonal import _apply_to_column, _apply_transposed, _column_norm, _factor_pivoted, _reflect_column
 from odefit.solve.contract import LinearModel, Reduced
+from odefit.solve.equality_rows import (
+    _count_infinite,
+    _drop_columns,
+    _factor_equality,
+    _hold,
+    _hold_with_equality,
+    _list_free,
+    _normal_part,
+    _rotate_columns,
+)
+from odefit.solve.gradient_step import _descent, _gradient_step, _promised
 from odefit.solve.scaling import Scaling, _scale
+from odefit.solve.step_filters import _damped_gains, _norm, _subspace_gains, _unpivot
 from odefit.solve.steps import DAMPED, SUBSPACE, StepInfo
+from odefit.solve.weighted_factors import _apply_backwards, _apply_weighted, _factor_weighted, _rank
 
 Array = npt.NDArray[np.float64]
 
 _FRACTION_OF_GRADIENT = 0.1  # of what a projected gradient step promises, that a step must promise
-_RANK_TOLERANCE = 1e-10  # relative to the largest diagonal element: a guard against rounding only
-_INWARD = 1e-8  # relative change of an unknown on a bound, by which rows of infinite weight pull it off
 _FOR_EQUALITY = 0.8  # of the radius, that rows of infinite weight may take
-
-
-@kernel
-def _norm(x, n):
-    total = 0.0
-    for i in range(n):
-        total += x[i] * x[i]
-    return math.sqrt(total)
-
-
-@kernel
-def _damping(a, c, rank, radius):
-    """Return mu >= 0 such that ||d c/(d^2 + mu)|| <= radius, with equality unless mu = 0."""
-    total = 0.0
-    for i in range(rank):
-        total += (c[i, 0] / a[i, i]) ** 2
-    if math.sqrt(total) <= radius:
-        return 0.0
-    # Newton's method on 1/radius - 1/||x(mu)||, concave and increasing: monotone from the left
-    mu = 0.0
-    for _ in range(100):
-        norm2, slope = 0.0, 0.0
-        for i in range(rank):
-            e = a[i, i] * a[i, i] + mu
-            xi = a[i, i] * c[i, 0] / e
-            norm2 += xi * xi
-            slope += xi * xi / e
-        norm = math.sqrt(norm2)
-        if norm <= radius * (1.0 + 1e-3):
-            break
-        mu += (norm / radius - 1.0) * norm2 / slope
-    return mu
-
-
-@kernel
-def _damped_gains(a, c, rank, radius, gain):
-    """Fill the filter (28); return mu."""
-    mu = _damping(a, c, rank, radius)
-    for i in range(rank):
-        gain[i] = a[i, i] / (a[i, i] * a[i, i] + mu)
-    return mu
-
-
-@kernel
-def _subspace_gains(a, c, rank, radius, gain):
-    """Fill the filter (30); return the fraction of the Gauss-Newton step's promise that is given up."""
-    length2, squares = 0.0, 0.0
-    best, best_rho, best_alpha = -1.0, 0, 0.0
-    for i in range(rank):
-        length2 += (c[i, 0] / a[i, i]) ** 2
-        squares += c[i, 0] * c[i, 0]
-        length = math.sqrt(length2)
-        alpha = 1.0 if length <= radius else radius / length
-        promised = alpha * (2.0 - alpha) * squares
-        if promised >= best:
-            best, best_rho, best_alpha = promised, i + 1, alpha
-    for i in range(rank):
-        gain[i] = best_alpha / a[i, i] if i < best_rho else 0.0
-    return 0.0 if squares == 0.0 else (squares - best) / squares
-
-
-@kernel
-def _unpivot(a, pivot, x, rank, n_columns, z, first):
-    """Set ``z[first:] = P U^-1 x`` for x that is zero beyond the rank; overwrites `x`."""
-    for i in range(rank - 1, -1, -1):
-        total = 0.0
-        for j in range(i + 1, rank):
-            total += a[i, j] * x[j]
-        x[i] -= total / a[i, i]
-    for i in range(n_columns):
-        z[first + pivot[i]] = x[i] if i < rank else 0.0
-
-
-@kernel
-def _promised(r, b, rows, right, root, v):
-    """Return the reduction of the rows of finite weight that the linear model promises for the step `v`."""
-    n = b.size
-    total = 0.0
-    for i in range(n):
-        w = 0.0
-        for j in range(i, n):
-            w += r[i, j] * v[j]
-        total += w * (2.0 * b[i] - w)
-    for i in range(root.size):
-        if math.isfinite(root[i]):
-            w = 0.0
-            for j in range(n):
-                w += rows[i, j] * v[j]
-            total += root[i] * root[i] * w * (2.0 * right[i] - w)
-    return 0.5 * total
-
-
-@kernel
-def _descent(r, b, rows, right, root, out):
-    """Set `out` to the negative gradient of the rows of finite weight."""
-    n = b.size
-    for j in range(n):
-        g = 0.0
-        for i in range(j + 1):
-            g += r[i, j] * b[i]
-        for i in range(root.size):
-            if math.isfinite(root[i]):
-                g += root[i] * root[i] * rows[i, j] * right[i]
-        out[j] = g
-
-
-@kernel
-def _longest_gradient_step(r, rows, root, descent, scale, longest, v):
-    """Return where to begin the search: `longest`, or far beyond the best multiple were there no bounds."""
-    n = descent.size
-    slope, square = 0.0, 0.0
-    for j in range(n):
-        v[j] = scale[j] * scale[j] * descent[j]
-        slope += descent[j] * v[j]
-    for i in range(n):
-        w = 0.0
-        for j in range(i, n):
-            w += r[i, j] * v[j]
-        square += w * w
-    for i in range(root.size):
-        if math.isfinite(root[i]):
-            w = 0.0
-            for j in range(n):
-                w += rows[i, j] * v[j]
-            square += (root[i] * w) ** 2
-    return min(longest, 1e6 * slope / square) if square > 0.0 else longest
-
-
-@kernel
-def _gradient_step(r, b, rows, right, root, descent, scale, low, high, radius, v):
-    """Set `v` to the best of some projected, scaled gradient steps within the radius; return its length."""
-    n = b.size
-    length = 0.0
-    for j in range(n):
-        length += (descent[j] * scale[j]) ** 2
-    length = math.sqrt(length)
-    if length == 0.0:
-        for j in range(n):
-            v[j] = 0.0
-        return 0.0
-    t, best, best_t = _longest_gradient_step(r, rows, root, descent, scale, radius / length, v), 0.0, 0.0
-    for _ in range(60):
-        for j in range(n):
-            v[j] = min(high[j], max(low[j], t * scale[j] * scale[j] * descent[j]))
-        promised = _promised(r, b, rows, right, root, v)
-        if promised > best:
-            best, best_t = promised, t
-        t *= 0.5
-    for j in range(n):
-        v[j] = min(high[j], max(low[j], best_t * scale[j] * scale[j] * descent[j]))
-    return best_t * length
-
-
-@kernel
-def _count_infinite(root):
-    count = 0
-    while count < root.size and math.isinf(root[count]):
-        count += 1
-    return count
-
-
-@kernel
-def _transposed_rows(rows, free, n_free, scale, n_equality, et):
-    """Set ``et = (E diag(s))'`` for the rows of infinite weight, in the free unknowns."""
-    for j in range(et.shape[0]):
-        for i in range(n_equality):
-            et[j, i] = rows[i, free[j]] * scale[free[j]] if j < n_free else 0.0
-
-
-@kernel
-def _rank(a, n, level):
-    rank = 0
-    while rank < n and abs(a[rank, rank]) > _RANK_TOLERANCE * level:
-        rank += 1
-    return rank
-
-
-@kernel
-def _row_norm(a, i, first, n_columns):
-    total = 0.0
-    for j in range(first, n_columns):
-        total = math.hypot(total, a[i, j])
-    return total
-
-
-@kernel
-def _factor_weighted(a, n_columns, n_heavy, beta, pivot, row_size, dropped):
-    """Factor the first columns with pivoting, heavy rows first; return the size of the light rows.
-
-    What is left of a heavy row when the ones above it are eliminated is set to zero where it is rounding;
-    `dropped` remembers before which column.
-    """
-    level = 0.0
-    for j in range(n_columns):
-        pivot[j] = j
-        level = max(level, _column_norm(a, n_heavy, j))
-    for i in range(n_heavy):
-        row_size[i] = _row_norm(a, i, 0, n_columns)
-        dropped[i] = -1
-    for k in range(min(a.shape[0], n_columns)):
-        for i in range(k, n_heavy):
-            if _row_norm(a, i, k, n_columns) <= _RANK_TOLERANCE * row_size[i]:
-                dropped[i] = k
-                for j in range(k, n_columns):
-                    a[i, j] = 0.0
-        best, best_norm = k, -1.0
-        for j in range(k, n_columns):
-            norm = _column_norm(a, k, j)
-            if norm > best_norm:
-                best, best_norm = j, norm
-        if best != k:
-            pivot[k], pivot[best] = pivot[best], pivot[k]
-            for i in range(a.shape[0]):
-                a[i, k], a[i, best] = a[i, best], a[i, k]
-        _reflect_column(a, k, beta)
-        for j in range(k + 1, n_columns):
-            _apply_to_column(a, k, beta, a, j)
-    return level
-
-
-@kernel
-def _apply_weighted(a, n_columns, beta, dropped, c):
-    """Set ``c = Q' c`` for the factors of `_factor_weighted`, without what rows that were dropped still miss."""
-    for k in range(min(a.shape[0], n_columns)):
-        for i in range(dropped.size):
-            if dropped[i] == k:
-                c[i, 0] = 0.0
-        _apply_to_column(a, k, beta, c, 0)
-
-
-@kernel
-def _apply_backwards(a, n_columns, beta, target):
-    """Set ``target = Q target`` for the factors of the first `n_columns` columns of `a`."""
-    for k in range(min(a.shape[0], n_columns) - 1, -1, -1):
-        for j in range(target.shape[1]):
-            _apply_to_column(a, k, beta, target, j)
-
-
-@kernel
-def _normal_part(et, pivot_e, e, rank_e, limit, y):
-    """Solve ``L y = e`` forward, shortened to the length `limit`; return its length."""
-    for i in range(rank_e):
-        total = e[pivot_e[i]]
-        for j in range(i):
-            total -= et[j, i] * y[j]
-        y[i] = total / et[i, i]
-    length = _norm(y, rank_e)
-    if length > limit:
-        for i in range(rank_e):
-            y[i] *= limit / length
-        length = limit
-    return length
-
-
-@kernel
-def _list_free(fixed, free):
-    n_free = 0
-    for j in range(fixed.size):
-        if not fixed[j]:
-            free[n_free] = j
-            n_free += 1
-    return n_free
-
-
-@kernel
-def _factor_equality(rows, free, n_free, scale, n_equality, et, beta_e, pivot_e):
-    """Factor the rows of infinite weight in the free unknowns; return their rank."""
-    _transposed_rows(rows, free, n_free, scale, n_equality, et)
-    _factor_pivoted(et, n_equality, beta_e, pivot_e)
-    return _rank(et, min(n_free, n_equality), abs(et[0, 0]))
-
-
-@kernel
-def _reduce_descent(descent, scale, rows, et, beta_e, pivot_e, n_equality, rank_e, free, n_free, column, reduced):
-    """Set ``reduced = descent - E' mu`` with the multipliers that leave least of it in the free unknowns."""
-    n = descent.size
-    for j in range(n):
-        column[j, 0] = descent[free[j]] * scale[free[j]] if j < n_free else 0.0
-    _apply_transposed(et, n_equality, beta_e, column)
-    for i in range(rank_e - 1, -1, -1):
-        total = column[i, 0]
-        for j in range(i + 1, rank_e):
-            total -= et[i, j] * column[j, 0]
-        column[i, 0] = total / et[i, i]
-    for j in range(n):
-        total = descent[j]
-        for i in range(rank_e):
-            total -= rows[pivot_e[i], j] * column[i, 0]
-        reduced[j] = total
-
-
-@kernel
-def _hold(x, lower, upper, descent, inward, held):
-    """Mark unknowns pressed against a bound that was reached; return whether that changed any mark."""
-    changed = False
-    for i in range(x.size):
-        pressed = (x[i] <= lower[i] and descent[i] <= 0.0 and not inward[i] > _INWARD) or (
-            x[i] >= upper[i] and descent[i] >= 0.0 and not inward[i] < -_INWARD
-        )
-        changed = changed or pressed != held[i]
-        held[i] = pressed
-    return changed
-
-
-@kernel
-@allocating
-def _hold_with_equality(
-    x, lower, upper, descent, scale, rows, right, n_equality, et, beta_e, pivot_e, free, column, y, reduced, held
-):
-    """Mark unknowns that multipliers press against a bound, and that rows of infinite weight do not pull off it."""
-    n = x.size
-    inward = np.empty(n)
-    for sweep in range(n + 2):
-        n_free = _list_free(held, free)
-        rank_e = _factor_equality(rows, free, n_free, scale, n_equality, et, beta_e, pivot_e)
-        if sweep == 0:
-            _normal_part(et, pivot_e, right, rank_e, np.inf, y)
-            for i in range(n):
-                column[i, 0] = y[i] if i < rank_e else 0.0
-            _apply_backwards(et, n_equality, beta_e, column)
-            for i in range(n):
-                inward[i] = column[i, 0]
-        _reduce_descent(descent, scale, rows, et, beta_e, pivot_e, n_equality, rank_e, free, n_free, column, reduced)
-        if not _hold(x, lower, upper, reduced, inward, held):
-            break
 
 
 @kernel
@@ -402,30 +84,6 @@ def _free_problem(r, b, rows, right, root, n_equality, v, scale, fixed, free, a,
         for j in range(n_free):
             a[k + i, j] = r[i, free[j]] * scale[free[j]]
     return n_free
-
-
-@kernel
-def _rotate_columns(a, n_free, et, n_equality, beta_e):
-    """Set ``a = a Q`` for the orthogonal matrix whose first columns span the rows of infinite weight."""
-    for k in range(min(n_free, n_equality)):
-        for i in range(a.shape[0]):
-            total = a[i, k]
-            for j in range(k + 1, n_free):
-                total += a[i, j] * et[j, k]
-            total *= beta_e[k]
-            a[i, k] -= total
-            for j in range(k + 1, n_free):
-                a[i, j] -= total * et[j, k]
-
-
-@kernel
-def _drop_columns(a, n_free, first, y, c):
-    """Move the first columns times `y` to the right-hand side, and the others to the front."""
-    for i in range(a.shape[0]):
-        for j in range(first):
-            c[i, 0] -= a[i, j] * y[j]
-        for j in range(first, n_free):
-            a[i, j - first] = a[i, j]
 
 
 @kernel
