@@ -57,7 +57,7 @@ from odefit.integrate.arcs import (
     change_step,
     runge_kutta_arc,
 )
-from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Trajectory
+from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Trajectory, steps_to_take
 from odefit.integrate.directions import _in_blocks, _write_start
 from odefit.integrate.stepping import _append, _fill_nan, _first_nonfinite, _initial_step
 from odefit.native.calls import call_model
@@ -206,26 +206,9 @@ def bdf3_solve(
             else:
                 change_step(dif, before, h / h_last, r_before, path, now)
                 ratio, worst, evaluations = bdf_arc(
-                    functions,
-                    pattern,
-                    t,
-                    h,
-                    t_new,
-                    p,
-                    u,
-                    now,
-                    path,
-                    k,
-                    rest,
-                    old,
-                    delta,
-                    jac,
-                    a,
-                    pivots,
-                    work,
-                    rtol,
-                    atol,
-                )
+                    functions, pattern, t, h, t_new, p, u, now, path, k, rest, old,
+                    delta, jac, a, pivots, work, rtol, atol,
+                )  # fmt: skip
                 n_rhs += evaluations
                 n_jac += 1
             exponent = 1.0 / 3.0 if first else 0.25
@@ -358,13 +341,7 @@ class Bdf3:
 
     def _grid_arrays(self, grid: StepGrid | None, n_segments: int) -> tuple[Array, npt.NDArray[np.int64]]:
         """Return steps and a copy of the counts of a grid that fits."""
-        if grid is None:
-            return _NO_STEPS, np.zeros(_COUNTERS + n_segments, np.int64)
-        if grid.method != self.name:
-            raise OdefitError(f"a step grid of '{grid.method}' cannot be replayed by '{self.name}'")
-        if grid.counts.size != _COUNTERS + n_segments:
-            found = grid.counts.size - _COUNTERS
-            raise OdefitError(f"a step grid of {found} segments cannot be replayed in a run of {n_segments}")
-        if (grid.counts[_COUNTERS:] % 3).any() or (np.diff(grid.steps.reshape(-1, 3)) != 0.0).any():
+        steps, counts = steps_to_take(grid, self.name, n_segments)
+        if (counts[_COUNTERS:] % 3).any() or (np.diff(steps.reshape(-1, 3)) != 0.0).any():
             raise OdefitError(f"a step grid of '{self.name}' needs three equal steps in each arc")
-        return grid.steps, grid.counts.copy()
+        return steps, counts

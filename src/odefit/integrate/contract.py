@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import CompiledModel
+from odefit.errors import OdefitError
 from odefit.native.stop import StopFlag
 
 Array = npt.NDArray[np.float64]
@@ -141,6 +142,22 @@ class StepGrid(NamedTuple):
     def segments(self) -> tuple[Array, ...]:
         """The step sizes, segment by segment."""
         return tuple(np.split(self.steps, np.cumsum(self.counts[len(Counters._fields) :])[:-1]))
+
+
+def steps_to_take(grid: StepGrid | None, method: str, n_segments: int) -> tuple[Array, npt.NDArray[np.int64]]:
+    """Return the steps of a grid that `method` is to take again and a copy of its counts; none without a grid."""
+    n_counters = len(Counters._fields)
+    if grid is None:
+        return _NO_STEPS, np.zeros(n_counters + n_segments, np.int64)
+    if grid.method != method:
+        raise OdefitError(f"a step grid of '{grid.method}' cannot be replayed by '{method}'")
+    if grid.counts.size != n_counters + n_segments:
+        found = grid.counts.size - n_counters
+        raise OdefitError(f"a step grid of {found} segments cannot be replayed in a run of {n_segments}")
+    return grid.steps, grid.counts.copy()
+
+
+_NO_STEPS = np.empty(0)
 
 
 class Counters(NamedTuple):

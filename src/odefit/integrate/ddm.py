@@ -29,7 +29,7 @@ import numpy as np
 
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
-from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Trajectory
+from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Trajectory, steps_to_take
 from odefit.integrate.ddm_control import _first_step, _next_step, _power_of, _retry
 from odefit.integrate.ddm_directions import SOLVED, _directions_of_step, _slopes_at_start
 from odefit.integrate.ddm_newton import CONVERGED, NOT_FINITE, SLOW, TOO_LARGE, _newton
@@ -420,16 +420,11 @@ class Ddm:
 
     def _grid_arrays(self, grid: StepGrid | None, n_segments: int) -> tuple[Array, Index, Index]:
         """Return steps, orders and a copy of the counts of a grid that fits."""
-        if grid is None:
-            return _NO_STEPS, _NO_ORDERS, np.zeros(_COUNTERS + n_segments, np.int64)
-        if grid.method != self.name:
-            raise OdefitError(f"a step grid of '{grid.method}' cannot be replayed by '{self.name}'")
-        if grid.counts.size != _COUNTERS + n_segments:
-            found = grid.counts.size - _COUNTERS
-            raise OdefitError(f"a step grid of {found} segments cannot be replayed in a run of {n_segments}")
-        if grid.orders.size != grid.steps.size:
-            raise OdefitError(f"a step grid of '{self.name}' needs the order of each of its {grid.steps.size} steps")
-        return grid.steps, grid.orders, grid.counts.copy()
+        steps, counts = steps_to_take(grid, self.name, n_segments)
+        orders = _NO_ORDERS if grid is None else grid.orders
+        if orders.size != steps.size:
+            raise OdefitError(f"a step grid of '{self.name}' needs the order of each of its {steps.size} steps")
+        return steps, orders, counts
 
 
 def _room(algebra: LinearAlgebra) -> tuple[int, int, int, float]:

@@ -24,8 +24,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from odefit.compile import CompiledModel
-from odefit.errors import OdefitError
-from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Trajectory
+from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Trajectory, steps_to_take
 from odefit.integrate.directions import _add_second, _in_blocks, _slopes, _write, _write_start
 from odefit.integrate.stepping import _append, _fill_nan, _first_nonfinite, _initial_step
 from odefit.native.calls import call_model
@@ -388,15 +387,7 @@ class ExplicitRungeKutta:
     ) -> Trajectory:
         """See `Integrator.solve`; with `detect` the integration ends where the model is recognised as stiff."""
         t0, y0, p, u, times, ends, dy0, dp, d2y0, d2p = run
-        if grid is None:
-            steps, counts = _NO_STEPS, np.zeros(_COUNTERS + ends.size, np.int64)
-        elif grid.method != self.name:
-            raise OdefitError(f"a step grid of '{grid.method}' cannot be replayed by '{self.name}'")
-        elif grid.counts.size != _COUNTERS + ends.size:
-            n_segments = grid.counts.size - _COUNTERS
-            raise OdefitError(f"a step grid of {n_segments} segments cannot be replayed in a run of {ends.size}")
-        else:
-            steps, counts = grid.steps, grid.counts.copy()
+        steps, counts = steps_to_take(grid, self.name, ends.size)
         n, n_times, rhs = y0.size, times.size, model.rhs
         y = np.empty((n_times, n))
         s1 = np.empty((n_times, n, dy0.shape[1] if order >= 1 else 0))
