@@ -9,6 +9,7 @@ import odefit as of
 from odefit.gallery import load
 from odefit.native.stop import StopFlag
 from odefit.transcribe import SingleShooting, record
+from odefit.transcribe.shooting import Shooter
 
 NAMES = ("barnes", "barnes/b", "pyridine", "herbert", "lotka_volterra_iss", "ecoli_batches", "arrhenius")
 
@@ -76,6 +77,31 @@ def test_explicit_and_stiff_experiments_side_by_side(monkeypatch):
     for found, expected in zip(natively, by_stages, strict=True):
         np.testing.assert_array_equal(found.residual, expected.residual)
         assert found.value == pytest.approx(expected.value, rel=1e-14)
+
+
+def test_an_explicit_method_that_gave_up_gets_as_many_steps_as_the_stiff_one_took(monkeypatch):
+    problem = two_experiments("y' = k*(cos(t) - y)*rate\nrate = 1\ny(0) = 0.5", {"k": 1e5}, {"rate": 2.0})
+    objective = SingleShooting(problem)
+    allowed = []
+    original = Shooter._natively
+
+    def watched(self, adapt, *arguments):
+        if adapt:
+            allowed.append(arguments[-1])
+        return original(self, adapt, *arguments)
+
+    monkeypatch.setattr(Shooter, "_natively", watched)
+    objective.refresh(np.array([1e5]))
+    assert allowed == [problem.settings.max_steps] * 2
+    assert set(objective.methods.values()) == {"ddm"}
+    taken = [grid.steps.size for grid in objective.grids]
+    objective.refresh(np.array([1.1e5]))
+    assert allowed[2:] == taken
+    assert set(objective.methods.values()) == {"ddm"}
+    objective.refresh(np.array([1.0]))  # no longer stiff, and solved in fewer steps
+    assert set(objective.methods.values()) == {"dopri5"}
+    objective.refresh(np.array([1e5]))
+    assert allowed[-2:] == [problem.settings.max_steps] * 2
 
 
 def exploding() -> of.Problem:

@@ -86,7 +86,7 @@ class Shooter:
                 self._most_explicit[i] = self._max_steps
                 return shot, StepGrid(native.name, steps, counts)
             shot, grid = self._through(native.instead, i, x, order, None, residual, jacobian)
-            self._most_explicit[i] = grid.steps.size
+            self._most_explicit[i] = grid.steps.size if shot.failed < 0 else self._max_steps
             return shot, grid
 
         n, started = len(self._observations), time.perf_counter()
