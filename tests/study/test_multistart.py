@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import sys
 import threading
@@ -11,6 +12,7 @@ import pytest
 
 import odefit as of
 from odefit.gallery import load
+from odefit.study import Multistart, StartRun
 from odefit.study.executors import can_fork, run_all
 from odefit.study.sampling import sample_starts, start_box
 
@@ -161,6 +163,10 @@ def test_settings_ask_for_it_and_matched_values_take_part():
     assert result.multistart.seed == 4
     assert result.multistart.best == 0
     assert result.start_values is not None
+    matched = result.start_values.values
+    assert result.multistart.runs[0].start == matched
+    for run in result.multistart.runs[1:]:  # no bounds: the box reaches from zero to ten times the matched values
+        assert all(0.0 <= value <= 10.0 * matched[name] for name, value in run.start.items())
     with pytest.raises(of.OdefitError, match="at least one"):
         of.fit(problem, starts=0)
     with pytest.raises(of.ProblemError, match="'seed' is -1"):
@@ -200,6 +206,32 @@ def sum_of_exponentials():
         parameters=[of.Parameter(name, 1.0 + 0.3 * i, lower=0, upper=6) for i, name in enumerate(names)],
         measurements=data,
     )
+
+
+def ended(number: int, status: str, objective: float) -> StartRun:
+    return StartRun(number, {}, status, "", objective, {"k": 1.0}, 1, 1)
+
+
+def test_fits_that_ended_lower_without_converging_are_told():
+    runs = (
+        ended(0, "converged", 2.0),
+        ended(1, "stalled", 1.9),
+        ended(2, "failed", math.nan),
+        ended(3, "stalled", 1.5),
+    )
+    record = Multistart((*runs, ended(4, "flat-valley", 1.9995)), 0, 5, 0)
+    assert [run.number for run in record.lower] == [3, 1]
+    assert record.doubt in record.text
+    assert record.doubt.startswith("2 fits that did not converge ended lower than the best minimum (start 3, stalled,")
+    assert Multistart(runs[:1], 0, 1, 0).doubt == ""
+    assert Multistart(runs[1:], 0, 3, 1).lower == ()  # without a minimum there is nothing to doubt
+
+
+def test_the_warning_of_lower_ends_is_part_of_the_result(result):
+    record = dataclasses.replace(result.multistart, runs=(*result.multistart.runs, ended(24, "stalled", 1e-9)))
+    doubtful = dataclasses.replace(result, multistart=record)
+    assert "multistart.lower" in [notice.code for notice in doubtful.warnings]
+    assert "multistart.lower" not in [notice.code for notice in result.warnings]
 
 
 def test_equally_good_minima_are_told_apart_by_their_estimates():
