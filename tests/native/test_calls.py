@@ -28,22 +28,22 @@ def echo(n_inputs: int):
     return ctypes.CFUNCTYPE(None, ctypes.c_double, *[POINTER] * (n_inputs + 1))(function)
 
 
-@kernel
+@kernel(inline=True)
 def _by_model(address, t, y, y_at, others, out, at):
     call_model(address, t, y, y_at, others[0], others[1], out, at)
 
 
-@kernel
+@kernel(inline=True)
 def _by_observe(address, t, y, y_at, others, out, at):
     call_observe(address, t, y, y_at, others[0], others[1], others[2], out, at)
 
 
-@kernel
+@kernel(inline=True)
 def _by_second(address, t, y, y_at, others, out, at):
     call_second(address, t, y, y_at, others[0], others[1], others[2], others[3], out, at)
 
 
-@kernel
+@kernel(inline=True)
 def _by_observe_second(address, t, y, y_at, others, out, at):
     call_observe_second(address, t, y, y_at, others[0], others[1], others[2], others[3], others[4], out, at)
 
@@ -103,7 +103,7 @@ def test_empty_arrays():
 
 
 def test_calls_write_each_into_its_own_row():
-    @kernel
+    @kernel(inline=True)
     def _rows(address, y, nothing, out):
         for i in range(y.shape[0]):
             call_model(address, float(i), y, 2 * i, nothing, nothing, out, 3 * i)
@@ -118,7 +118,7 @@ def test_calls_write_each_into_its_own_row():
     assert out.tolist() == expected
 
 
-@kernel
+@kernel(inline=True)
 def _by_directions(address, t, y, y_at, p, u, v, v_at, w, w_at, out, at):
     call_directions(address, t, y, y_at, p, u, v, v_at, w, w_at, out, at)
 

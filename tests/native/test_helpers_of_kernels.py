@@ -6,42 +6,40 @@ import numpy as np
 import pytest
 from numba.core.errors import TypingError
 
-from odefit.native.kernel import allocating, kernel
+from odefit.native.kernel import kernel
 
 
-@kernel
+@kernel(inline=True)
 def _part(a):
     return a[1:]
 
 
-@kernel
+@kernel(inline=True)
 def _same(a):
     return a
 
 
-@kernel
+@kernel(inline=True)
 def _pair(a):
     return 1.0, (a, 2)
 
 
-@kernel
-@allocating
+@kernel(inline=True, allocating=True)
 def _counted_part(a):
     return a[1:]
 
 
-@kernel
-@allocating
+@kernel(inline=True, allocating=True)
 def _new(n):
     return np.full(n, 2.0)
 
 
-@kernel
+@kernel(inline=True)
 def _uncounted_new(n):
     return np.full(n, 2.0).sum()
 
 
-@kernel
+@kernel(inline=True)
 def _total(a):
     total = 0.0
     for i in range(a[1:].size):
@@ -55,12 +53,14 @@ def through(helper):
     def _caller(a):
         return helper(a)
 
-    return kernel(allocating(_caller))
+    return kernel(_caller, inline=True, allocating=True)
 
 
 @pytest.mark.parametrize("helper", [_same, _pair])
 def test_a_helper_that_returns_an_array_uncounted_does_not_compile(helper):
-    with pytest.raises((TypeError, TypingError), match=f"{helper.py_func.__name__} returns an array: mark it @alloc"):
+    with pytest.raises(
+        (TypeError, TypingError), match=f"{helper.py_func.__name__} returns an array: mark it allocating=True"
+    ):
         through(helper)(np.arange(5.0))
 
 

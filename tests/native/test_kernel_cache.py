@@ -25,7 +25,7 @@ SOURCE = Path(odefit.__file__).parent
 CALLEE = """
 from odefit.native.kernel import kernel
 
-@kernel
+@kernel(inline=True)
 def _inlined(x):
     return 2.0 * x
 

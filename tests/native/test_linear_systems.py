@@ -11,10 +11,10 @@ from odefit.native.linear_systems import (
     FACTORISED,
     GROWN,
     SINGULAR,
-    _factorise,
-    _solve_vector,
     add_product,
+    factorise_matrix,
     solve_blocks,
+    solve_for_vector,
 )
 
 EMPTY = np.empty(0, dtype=np.int64)
@@ -24,12 +24,12 @@ by_backend = pytest.mark.parametrize("backend", ["dense", "sparse"])
 
 @kernel
 def factorise(pattern, jac, shift, n, a, pivots, work, limit):
-    return _factorise(pattern, jac, shift, n, a, pivots, work, limit)
+    return factorise_matrix(pattern, jac, shift, n, a, pivots, work, limit)
 
 
 @kernel
 def solve_vector(pattern, n, a, pivots, work, x):
-    _solve_vector(pattern, n, a, pivots, work, x)
+    solve_for_vector(pattern, n, a, pivots, work, x)
 
 
 def csr(matrix, n):

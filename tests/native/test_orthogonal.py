@@ -7,8 +7,8 @@ import pytest
 import scipy.linalg
 
 from odefit.native.orthogonal import (
-    _apply_transposed,
-    _factor_pivoted,
+    apply_transposed,
+    factor_columns_pivoted,
     reduce_least_squares,
     reduce_right_side,
 )
@@ -87,7 +87,7 @@ def test_another_right_side(m, n):
 def test_reflections_are_orthogonal(m, n):
     _, _, factors, beta = reduce(matrix(m, n), residual_of(m))
     q_transposed = np.eye(m)
-    _apply_transposed(factors, n, beta, q_transposed)
+    apply_transposed(factors, n, beta, q_transposed)
     np.testing.assert_allclose(q_transposed @ q_transposed.T, np.eye(m), atol=1e-13)
     triangle = np.triu(factors)
     np.testing.assert_allclose(q_transposed.T @ triangle, matrix(m, n), atol=1e-13 * np.sqrt(m * n))
@@ -182,7 +182,7 @@ def factor_pivoted(a: np.ndarray, n_columns: int | None = None):
     n = a.shape[1] if n_columns is None else n_columns
     factors, beta = a.copy(), np.zeros(min(a.shape[0], n))
     pivot = np.full(n, -1, dtype=np.int64)
-    _factor_pivoted(factors, n, beta, pivot)
+    factor_columns_pivoted(factors, n, beta, pivot)
     return factors, beta, pivot
 
 
@@ -202,7 +202,7 @@ def assert_pivoted(a: np.ndarray, tolerance: float = 1e-13) -> None:
         rest = np.linalg.norm(r[k:, k:], axis=0)
         assert (rest <= abs(r[k, k]) * (1 + 1e-12) + tolerance * np.linalg.norm(a)).all()
     rotated = chosen.copy()
-    _apply_transposed(factors, n, beta, rotated)
+    apply_transposed(factors, n, beta, rotated)
     np.testing.assert_allclose(rotated[: len(r)], r, atol=tolerance * np.linalg.norm(a))
     np.testing.assert_allclose(rotated[len(r) :], 0.0, atol=tolerance * np.linalg.norm(a))
 

@@ -8,7 +8,7 @@ from numba import types
 
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_address, kernel_call
-from odefit.native.records import _floats, _integers, _number, _set_array, _unsigned, packed
+from odefit.native.records import floats_at, integers_at, number_at, packed, set_array_at, unsigned_at
 
 VECTOR = types.Array(types.float64, 1, "C")
 SIGNATURE = types.Tuple((types.float64, VECTOR))(types.float64, VECTOR)
@@ -17,16 +17,16 @@ call = kernel_call(SIGNATURE)
 
 @kernel
 def read(table, i):
-    numbers, places, columns = _floats(table, i, 1), _integers(table, i, 2), _unsigned(table, i, 3)
+    numbers, places, columns = floats_at(table, i, 1), integers_at(table, i, 2), unsigned_at(table, i, 3)
     total = 0.0
     for k in range(numbers.size):
         total += numbers[k]
-    return _number(table, i, 0), total, places[places.size - 1], columns[0]
+    return number_at(table, i, 0), total, places[places.size - 1], columns[0]
 
 
 @kernel
 def write(table, array):
-    _set_array(table, 0, 1, array)
+    set_array_at(table, 0, 1, array)
 
 
 @kernel

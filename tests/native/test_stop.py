@@ -14,7 +14,7 @@ from odefit.native.stop import StopFlag, stop_on_interrupt
 LIMIT = 10**11  # far more rounds than a test would wait for
 
 
-@kernel
+@kernel(inline=True)
 def _rounds_until(stop, limit, began):
     """Count until the flag is set; `began` tells that the loop runs."""
     for i in range(limit):

@@ -14,21 +14,21 @@ from __future__ import annotations
 
 import numpy as np
 
-from odefit.compile.scales import _natural
+from odefit.compile.scales import natural_value
 from odefit.native.calls import call_model, call_second
-from odefit.native.kernel import allocating, kernel
+from odefit.native.kernel import kernel
 
 
-@kernel
-def _fill_slots(theta, codes, lower, upper, free, values, slots, slopes, bends):
+@kernel(inline=True)
+def fill_slots(theta, codes, lower, upper, free, values, slots, slopes, bends):
     """Fill the natural values of all slots and their derivatives by theta; fixed slots keep their `values`."""
     for i in range(values.size):
         slots[i], slopes[i], bends[i] = values[i], 0.0, 0.0
     for i in range(theta.size):
-        slots[free[i]], slopes[free[i]], bends[free[i]] = _natural(codes[i], theta[i], lower[i], upper[i])
+        slots[free[i]], slopes[free[i]], bends[free[i]] = natural_value(codes[i], theta[i], lower[i], upper[i])
 
 
-@kernel
+@kernel(inline=True)
 def _scatter(row_ptr, col, nonzeros, column, slope, n_parameters, dp, dy0):
     """Turn derivatives by q into derivatives by the experiment's thetas."""
     for c in range(dp.shape[1]):
@@ -46,8 +46,7 @@ def _scatter(row_ptr, col, nonzeros, column, slope, n_parameters, dp, dy0):
                     dy0[i - n_parameters, c] += nonzeros[e] * slope[col[e]]
 
 
-@kernel
-@allocating
+@kernel(inline=True, allocating=True)
 def _second_seeds(second, t0, q, constants, row_ptr, col, nonzeros, column, slope, bend, n_parameters, d2p, d2y0):
     """Fill d2(p, y0)[a, b] = D2P[v_a, v_b] + (a = b) dP/dq_a d2q_a/dtheta_a^2, with v_a = e_a dq_a/dtheta_a."""
     n_q, n_out = q.size, row_ptr.size - 1
@@ -140,7 +139,7 @@ def map_parameters(
     """
     n = values.size
     slots, slopes, bends = np.empty(n), np.empty(n), np.empty(n)
-    _fill_slots(theta, codes, lower, upper, free, values, slots, slopes, bends)
+    fill_slots(theta, codes, lower, upper, free, values, slots, slopes, bends)
     map_slots(
         functions, row_ptr, col, t0, slots, slopes, bends, gather, constants, column, order, p, y0, dp, dy0, d2p, d2y0
     )

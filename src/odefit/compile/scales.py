@@ -25,8 +25,8 @@ LINEAR, LOG, LOG10, LOGIT = range(4)
 _LN10 = math.log(10.0)
 
 
-@kernel
-def _natural(code, theta, lower, upper):
+@kernel(inline=True)
+def natural_value(code, theta, lower, upper):
     """Return q, dq/dtheta, d2q/dtheta2."""
     if code == 0:
         return theta, 1.0, 0.0
@@ -49,7 +49,7 @@ def _natural(code, theta, lower, upper):
 def natural_values(codes, theta, lower, upper, q, dq, d2q):
     """Fill natural values and their derivatives; all arrays have shape (n_theta,)."""
     for i in range(theta.size):
-        q[i], dq[i], d2q[i] = _natural(codes[i], theta[i], lower[i], upper[i])
+        q[i], dq[i], d2q[i] = natural_value(codes[i], theta[i], lower[i], upper[i])
 
 
 def scaled(code: int, value: float, lower: float, upper: float) -> float:

@@ -19,8 +19,8 @@ from odefit.problem import Measurements
 _HEAVY = 1e3  # weight over the median of its observable, from which a measurement is treated by itself
 
 
-@kernel
-def _residual(value, datum, root_weight):
+@kernel(inline=True)
+def weighted_residual(value, datum, root_weight):
     """Return the residual of one measurement; its derivative by the model value is `root_weight`."""
     return root_weight * (value - datum)
 

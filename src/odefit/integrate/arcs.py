@@ -10,33 +10,33 @@ import math
 
 import numpy as np
 
-from odefit.integrate.directions import _slopes
-from odefit.integrate.explicit import _shift
-from odefit.integrate.rk32 import _direction_stages, _error, _state_stages
-from odefit.integrate.stepping import _first_nonfinite
+from odefit.integrate.directions import slopes_of
+from odefit.integrate.explicit import shift_stages
+from odefit.integrate.rk32 import error_norm, stages_of_directions, stages_of_states
+from odefit.integrate.stepping import first_nonfinite
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 from odefit.native.linear_systems import (
     FACTORISED,
-    _dense_factorise,
-    _dense_solve_block,
-    _solve_vector,
     add_product,
+    dense_factorise,
+    dense_solve_block,
+    solve_for_vector,
 )
 
 _LONGEST_STRETCH = 1.02  # steps at most so much longer stay with the polynomial of the arc
 _ERROR_CONSTANT = 0.25  # (54)
 
 
-@kernel
-def _interpolated(dif, nu, i):
+@kernel(inline=True)
+def interpolated_value(dif, nu, i):
     """Return the cubic through an arc, `nu` steps before its end: (51), (53)."""
     second = 0.5 * nu * (nu - 1.0)
     return dif[3, i] - nu * dif[2, i] + second * dif[1, i] - second * (nu - 2.0) / 3.0 * dif[0, i]
 
 
-@kernel
-def _differences(path, out, size):
+@kernel(inline=True)
+def differences_of(path, out, size):
     """Set `out` to the differences of four equidistant values, oldest first: (55)."""
     for i in range(size):
         a, b, c, d = path[0, i], path[1, i], path[2, i], path[3, i]
@@ -68,9 +68,9 @@ def change_step(dif, before, r, r_before, path, out):
         nu = (3 - j) * r
         for i in range(size):
             path[j, i] = (
-                _interpolated(dif, nu, i) if nu <= 3.0 else _interpolated(before, (nu - 3.0) * r_before, i)
+                interpolated_value(dif, nu, i) if nu <= 3.0 else interpolated_value(before, (nu - 3.0) * r_before, i)
             )  # fmt: skip
-    _differences(path, out, size)
+    differences_of(path, out, size)
 
 
 @kernel
@@ -92,30 +92,30 @@ def runge_kutta_arc(functions, t, h, p, u, path, k, y, states, rtol, atol, diffe
     if differentiate:
         for i in range(size):
             s_flat[0, i] = s_path[0, i]
-        _slopes(directions, t, y, 0, p, u, s, seeds, n, k1, 0)
+        slopes_of(directions, t, y, 0, p, u, s, seeds, n, k1, 0)
     for j in range(3):
         begin = t + j * h
-        _state_stages(rhs, begin, h, y, p, u, n, k, states)
-        ratio, worst = _error(y, states, h, k, n, rtol, atol)
+        stages_of_states(rhs, begin, h, y, p, u, n, k, states)
+        ratio, worst = error_norm(y, states, h, k, n, rtol, atol)
         if ratio > ratio_most:
             ratio_most, cause = ratio, worst
         if not math.isfinite(ratio):
             break
         if differentiate:
-            _direction_stages(directions, begin, h, s_flat, z_flat, z, seeds, p, u, n, states, k1_flat, k1)
-            bad = max(_first_nonfinite(z_flat, 0, size), _first_nonfinite(k1_flat, 3, size))
+            stages_of_directions(directions, begin, h, s_flat, z_flat, z, seeds, p, u, n, states, k1_flat, k1)
+            bad = max(first_nonfinite(z_flat, 0, size), first_nonfinite(k1_flat, 3, size))
             if bad >= 0:
                 return ratio_most, cause, bad
-            _shift(s_flat, z_flat, 0, k1_flat, 3, size)
+            shift_stages(s_flat, z_flat, 0, k1_flat, 3, size)
             for i in range(size):
                 s_path[j + 1, i] = s_flat[0, i]
-        _shift(y, states, 3, k, 3, n)
+        shift_stages(y, states, 3, k, 3, n)
         for i in range(n):
             path[j + 1, i] = y[0, i]
     return ratio_most, cause, -1
 
 
-@kernel
+@kernel(inline=True)
 def _add_up(dif, size):
     """Turn [new third, old second, old first difference, old value] into those of the new point."""
     for i in range(size):
@@ -141,7 +141,7 @@ def bdf_arc(functions, pattern, t, h, t_new, p, u, dif, path, f, rest, old, delt
     for e in range(jac.size):
         if not math.isfinite(jac[e]):
             jac[e] = 0.0  # it only helps to find the states, which may exist where their derivatives do not
-    if _dense_factorise(pattern[0], pattern[1], pattern[2], jac, shift, n, a, pivots) != FACTORISED:
+    if dense_factorise(pattern[0], pattern[1], pattern[2], jac, shift, n, a, pivots) != FACTORISED:
         return np.inf, 0, n_rhs
     for j in range(1, 4):
         time = t_new if j == 3 else t + j * h
@@ -152,12 +152,12 @@ def bdf_arc(functions, pattern, t, h, t_new, p, u, dif, path, f, rest, old, delt
         for _ in range(2 if j == 3 else 1):
             call_model(rhs, time, path, j * n, p, u, f, 0)
             n_rhs += 1
-            bad = max(_first_nonfinite(f, 0, n), _first_nonfinite(path, j, n))
+            bad = max(first_nonfinite(f, 0, n), first_nonfinite(path, j, n))
             if bad >= 0:
                 return np.inf, bad, n_rhs
             for i in range(n):
                 delta[i] = f[0, i] - rest[i] - shift * dif[0, i]
-            _solve_vector(pattern, n, a, pivots, work, delta)
+            solve_for_vector(pattern, n, a, pivots, work, delta)
             for i in range(n):
                 dif[0, i] += delta[i]
                 path[j, i] = dif[3, i] + (dif[2, i] + (dif[1, i] + dif[0, i]))
@@ -190,18 +190,18 @@ def bdf_arc_directions(functions, pattern, t, h, t_new, p, u, path, s, r, z, see
             for e in range(pattern[0][i], pattern[0][i + 1]):
                 if not math.isfinite(jac[e]):
                     return 4 * i
-        if _dense_factorise(pattern[0], pattern[1], pattern[2], jac, shift, n, a, pivots) != FACTORISED:
+        if dense_factorise(pattern[0], pattern[1], pattern[2], jac, shift, n, a, pivots) != FACTORISED:
             return 0
         for i in range(size):
             z_flat[i] = s_flat[3, i] + (s_flat[2, i] + (s_flat[1, i] + s_flat[0, i]))
             r_flat[i] = -(1.5 * s_flat[1, i] + s_flat[2, i]) / h - shift * s_flat[0, i]
         add_product(pattern, jac, n, z.reshape((1, z.shape[0], n, 4)), 0, seeds, r)
         for b in range(r.shape[0]):
-            _dense_solve_block(n, a, pivots, r, b)
+            dense_solve_block(n, a, pivots, r, b)
         for i in range(size):
             s_flat[0, i] += r_flat[i]
         _add_up(s_flat, size)
-        bad = _first_nonfinite(s_flat, 3, size)
+        bad = first_nonfinite(s_flat, 3, size)
         if bad >= 0:
             return bad
     return -1

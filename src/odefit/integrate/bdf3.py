@@ -50,16 +50,16 @@ from odefit.compile import CompiledModel
 from odefit.compile.functions import NativeFunction
 from odefit.errors import OdefitError
 from odefit.integrate.arcs import (
-    _differences,
-    _interpolated,
     bdf_arc,
     bdf_arc_directions,
     change_step,
+    differences_of,
+    interpolated_value,
     runge_kutta_arc,
 )
 from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Trajectory, steps_to_take
-from odefit.integrate.directions import _in_blocks, _write_start
-from odefit.integrate.stepping import _append, _fill_nan, _first_nonfinite, _initial_step
+from odefit.integrate.directions import in_blocks, write_start
+from odefit.integrate.stepping import append_step, fill_nan, first_nonfinite, initial_step
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 from odefit.native.stop import StopFlag
@@ -74,7 +74,7 @@ _SMALLEST_STEP = 1e-290
 _TINY = 4.0 * float(np.finfo(float).eps)
 
 
-@kernel
+@kernel(inline=True)
 def _factor(ratio, exponent, most):
     """Return the largest of 2, 1, 1/2, 1/4, 1/8 up to `most` that the error allows; 1/8 if none does."""
     wanted = _SAFETY * max(ratio, _SMALLEST_RATIO) ** -exponent  # infinite ratio: 0
@@ -84,7 +84,7 @@ def _factor(ratio, exponent, most):
     return factor
 
 
-@kernel
+@kernel(inline=True)
 def _copy(source, out):
     for j in range(source.shape[0]):
         for i in range(source.shape[1]):
@@ -128,7 +128,7 @@ def bdf3_solve(
     rest, old, delta = np.empty(n), np.empty(n), np.empty(n)
     jac, a, pivots, work = np.empty(pattern[2].size), np.empty(n * n), np.empty(n, np.int64), np.empty(4)
     # the same for sensitivities in blocks; the flat names are the same memory
-    s, seeds = _in_blocks(dy0, q), _in_blocks(dp, q)
+    s, seeds = in_blocks(dy0, q), in_blocks(dp, q)
     z, r1, k1 = np.empty(s.shape), np.empty(s.shape), np.empty((4, s.shape[0], n, 4))
     size = s.size
     s_now = np.empty((4, s.shape[0], n, 4))
@@ -149,7 +149,7 @@ def bdf3_solve(
     if times.size > 0 and times[0] <= t0:
         for i in range(n):
             y_out[0, i] = y0[i]
-        _write_start(s, n, q, s_out)
+        write_start(s, n, q, s_out)
         next_time = 1
 
     for segment in range(ends.size):
@@ -161,12 +161,12 @@ def bdf3_solve(
             y[0, i] = dif[3, i]
         call_model(rhs, t, y, 0, p, u, k, 0)
         n_rhs += 1
-        cause = max(_first_nonfinite(k, 0, n), _first_nonfinite(y, 0, n))
+        cause = max(first_nonfinite(k, 0, n), first_nonfinite(y, 0, n))
         if cause >= 0:
             status = _NONFINITE_START if segment == 0 else _NONFINITE
             break
         if not replay:
-            h = _initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, 1.0 / 3.0, states)
+            h = initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, 1.0 / 3.0, states)
             n_rhs += 1
         h_last, h_before = 0.0, 0.0  # steps of the last two arcs of this segment, 0 if there are none
 
@@ -247,8 +247,8 @@ def bdf3_solve(
                     break
 
             if first:
-                _differences(path, now, n)
-                _differences(s_path, s_flat, size)
+                differences_of(path, now, n)
+                differences_of(s_path, s_flat, size)
             _copy(dif, before)
             _copy(now, dif)
             _copy(s_dif, s_before)
@@ -256,12 +256,12 @@ def bdf3_solve(
             while next_time < times.size and times[next_time] <= t_new:
                 nu = (t_new - times[next_time]) / h
                 for i in range(n):
-                    y_out[next_time, i] = _interpolated(dif, nu, i)
+                    y_out[next_time, i] = interpolated_value(dif, nu, i)
                     for c in range(q):
-                        s_out[next_time, i, c] = _interpolated(s_dif, nu, ((c // 4) * n + i) * 4 + c % 4)
+                        s_out[next_time, i, c] = interpolated_value(s_dif, nu, ((c // 4) * n + i) * 4 + c % 4)
                 next_time += 1
             for _ in range(3):
-                taken = _append(taken, n_taken, h)
+                taken = append_step(taken, n_taken, h)
                 n_taken += 1
             t = t_new
             h_before, h_last = h_last, h
@@ -274,8 +274,8 @@ def bdf3_solve(
         if status != _OK:
             break
 
-    _fill_nan(y_out, next_time)  # not reached: NaN, never zero
-    _fill_nan(s_out.reshape(times.size, s_out.shape[1] * s_out.shape[2]), next_time)
+    fill_nan(y_out, next_time)  # not reached: NaN, never zero
+    fill_nan(s_out.reshape(times.size, s_out.shape[1] * s_out.shape[2]), next_time)
     counts[0], counts[1], counts[2], counts[3], counts[4] = attempts - rejected, rejected, n_rhs, n_jac, 0
     return status, t, cause, ratio_most, taken[:n_taken]
 

@@ -30,23 +30,23 @@ import numpy as np
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
 from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Trajectory, steps_to_take
-from odefit.integrate.ddm_control import _first_step, _next_step, _power_of, _retry
-from odefit.integrate.ddm_directions import SOLVED, _directions_of_step, _slopes_at_start
-from odefit.integrate.ddm_newton import CONVERGED, NOT_FINITE, SLOW, TOO_LARGE, _newton
-from odefit.integrate.directions import _in_blocks, _write_start
+from odefit.integrate.ddm_control import first_step, next_step, power_of, retry_step
+from odefit.integrate.ddm_directions import SOLVED, directions_of_step, slopes_at_start
+from odefit.integrate.ddm_newton import CONVERGED, NOT_FINITE, SLOW, TOO_LARGE, newton_step
+from odefit.integrate.directions import in_blocks, write_start
 from odefit.integrate.elimination import Index, LinearAlgebra, exchanging, linear_algebra, reordered
 from odefit.integrate.multistep import (
     MAX_ORDER,
-    _add_node,
-    _error_ratio,
-    _formula,
-    _interpolated,
-    _interpolation_weights,
-    _past,
-    _registers,
-    _write_blocks,
+    add_node,
+    bdf_formula,
+    interpolated_value,
+    past_point,
+    ratio_of_error,
+    registers_of,
+    weights_at,
+    write_blocks,
 )
-from odefit.integrate.stepping import _append, _fill_nan, _first_nonfinite
+from odefit.integrate.stepping import append_step, fill_nan, first_nonfinite
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 from odefit.native.linear_systems import GROWTH_LIMIT
@@ -67,7 +67,7 @@ _ALWAYS_FRESH = 4.0  # where a factorisation costs less than this many solutions
 _MOST_DRIFT = 0.3  # relative change of c_0 that a factorisation survives
 
 
-@kernel
+@kernel(inline=True)
 def _point_before(y, s_flat, slot, h, slope, slopes):
     """Add a point before the first one, so that the prediction is y + h f."""
     for i in range(y.shape[1]):
@@ -76,35 +76,35 @@ def _point_before(y, s_flat, slot, h, slope, slopes):
         s_flat[slot[2], i] = s_flat[slot[1], i] - h * slopes[i]
 
 
-@kernel
+@kernel(inline=True)
 def _predict(y, slot, c, w, base, start):
     """Set the known part of the formula and the prediction; return the largest size of a state."""
-    rows, coefficients = _registers(slot, c)
-    rows, weights = _registers(slot, w)
+    rows, coefficients = registers_of(slot, c)
+    rows, weights = registers_of(slot, w)
     largest = 0.0
     for i in range(base.size):
-        base[i] = _past(y, rows, coefficients, i)
-        start[i] = y[rows[1], i] + _past(y, rows, weights, i)
+        base[i] = past_point(y, rows, coefficients, i)
+        start[i] = y[rows[1], i] + past_point(y, rows, weights, i)
         largest = max(largest, abs(y[rows[1], i]))
     return largest
 
 
-@kernel
+@kernel(inline=True)
 def _write_outputs(times, next_time, t_new, psi, k, slot, c, y, s1_flat, s2_flat, y_out, s1_out, s2_out):
     """Write what was asked for up to `t_new`; return the next one."""
     n = y.shape[1]
     while next_time < times.size and times[next_time] <= t_new:
-        _interpolation_weights(psi, k, times[next_time] - t_new, c)
-        rows, weights = _registers(slot, c)
+        weights_at(psi, k, times[next_time] - t_new, c)
+        rows, weights = registers_of(slot, c)
         for i in range(n):
-            y_out[next_time, i] = _interpolated(y, rows, weights, i)
-        _write_blocks(s1_flat, rows, weights, n, s1_out.shape[2], s1_out, next_time)
-        _write_blocks(s2_flat, rows, weights, n, s2_out.shape[2], s2_out, next_time)
+            y_out[next_time, i] = interpolated_value(y, rows, weights, i)
+        write_blocks(s1_flat, rows, weights, n, s1_out.shape[2], s1_out, next_time)
+        write_blocks(s2_flat, rows, weights, n, s2_out.shape[2], s2_out, next_time)
         next_time += 1
     return next_time
 
 
-@kernel
+@kernel(inline=True)
 def _make_newest(psi, past, slot):
     """Let the new point be the newest of the past ones; the row of the oldest is free for the next."""
     for j in range(1, slot.size):
@@ -163,8 +163,8 @@ def ddm_solve(
     s2, r2, d2 = np.zeros((depth, b2, n, 4)), np.empty((b2, n, 4)), np.zeros((1, b2, n, 4))
     s1_flat, r1_flat = s1.reshape(depth, n1), r1.reshape(n1)
     s2_flat, r2_flat, d2_flat = s2.reshape(depth, n2), r2.reshape(n2), d2.reshape(n2)
-    start1, start2 = _in_blocks(dy0, q), _in_blocks(d2y0, m2)
-    p1, p2 = _in_blocks(dp, q), _in_blocks(d2p, m2)
+    start1, start2 = in_blocks(dy0, q), in_blocks(d2y0, m2)
+    p1, p2 = in_blocks(dp, q), in_blocks(d2p, m2)
     v1, v2, v3 = np.empty(n + n_p), np.empty(n + n_p), np.empty(n)
     a1, pivots1 = (np.empty(n_values), np.empty(n_pivots, np.int64)) if q > 0 else (a[:0], pivots[:0])
     slopes, nothing = np.empty(n1 if test else 0), base[:0]
@@ -189,8 +189,8 @@ def ddm_solve(
     if times.size > 0 and times[0] <= t0:
         for i in range(n):
             y_out[0, i] = y0[i]
-        _write_start(start1, n, q, s1_out)
-        _write_start(start2, n, m2, s2_out)
+        write_start(start1, n, q, s1_out)
+        write_start(start2, n, m2, s2_out)
         next_time = 1
 
     for segment in range(ends.size):
@@ -199,21 +199,21 @@ def ddm_solve(
         last_step = n_taken + counts[_COUNTERS + segment] - 1 if replay else -1
         call_model(rhs, t, y, slot[1] * n, p, u, f, 0)
         n_rhs += 1
-        cause = max(_first_nonfinite(f, 0, n), _first_nonfinite(y, slot[1], n))
+        cause = max(first_nonfinite(f, 0, n), first_nonfinite(y, slot[1], n))
         if cause >= 0:
             status = _NONFINITE_START if segment == 0 else _NONFINITE
             break
         for i in range(n):
             work_rows[0, i] = y[slot[1], i]
         if not replay:
-            h = _first_step(rhs, t, t_end, work_rows, p, u, f, n, rtol, atol, work_rows)
+            h = first_step(rhs, t, t_end, work_rows, p, u, f, n, rtol, atol, work_rows)
             n_rhs += 1
         for i in range(n):
             work_rows[1, i] = f[0, i]  # the slope at the beginning predicts the first step
         k, points, since, fails = 1, 1, 1, 0
         must_divide, last_nonfinite, iterations = True, False, 0
         if test:
-            cause = _slopes_at_start(jacobian, pattern, t, y, p, u, n, jac, slot, s1, p1, r1, r1_flat, slopes)
+            cause = slopes_at_start(jacobian, pattern, t, y, p, u, n, jac, slot, s1, p1, r1, r1_flat, slopes)
             n_jac += 1
             if cause >= 0:
                 status = _NONFINITE_DERIVATIVE
@@ -253,17 +253,17 @@ def ddm_solve(
             psi[1] = h
             for j in range(2, depth):
                 psi[j] = h + past[j - 1]
-            _formula(psi, k, w, c)
+            bdf_formula(psi, k, w, c)
             nodes = k if k == points > 1 else k + 1
             if nodes > k:
-                _add_node(psi, nodes, w)
+                add_node(psi, nodes, w)
             largest = _predict(y, slot, c, w, base, start)
             if replay:
                 fresh = shift == 0.0 or (orders[n_taken] & FRESH) != 0
             else:
                 drift = abs(c[0] - shift) > _MOST_DRIFT * shift
                 fresh = must_divide or cost < _ALWAYS_FRESH or shift == 0.0 or drift or iterations > patience
-            outcome, worst, shift, rate, iterations, matrices = _newton(
+            outcome, worst, shift, rate, iterations, matrices = newton_step(
                 functions, pattern, t_new, y, slot[0], slot[1], p, u, n, c[0], base, start, f, delta, jac, a, pivots,
                 work, fresh, shift, limit, patience, min(_FLOOR * atol, _EPS * largest), rtol, atol,
             )  # fmt: skip
@@ -273,14 +273,14 @@ def ddm_solve(
                 status, trouble[jac.size] = _REORDER, c[0]
                 break
             scale = (2.0 if points == 1 else 1.0) / (psi[nodes] * (c[0] - (1.0 / psi[k] if nodes == k else 0.0)))
-            exponent = _power_of(k, power)
+            exponent = power_of(k, power)
             ratio = np.inf
             if outcome == CONVERGED:
-                ratio, worst = _error_ratio(y, slot, w, n, scale, rtol, atol, exponent)
+                ratio, worst = ratio_of_error(y, slot, w, n, scale, rtol, atol, exponent)
 
             # derivatives, once the step is taken
             if q > 0 and outcome == CONVERGED and (replay or ratio <= 1.0):
-                solved, bad = _directions_of_step(
+                solved, bad = directions_of_step(
                     functions, pattern, cost, limit, t_new, y, p, u, n, q, c, w, slot, rate, shift, worst, jac,
                     a, pivots, a1, pivots1, work, s1, s1_flat, p1, r1, r1_flat, s2, s2_flat, p2, r2, r2_flat,
                     d2, d2_flat, v1, v2, v3, nothing,
@@ -294,7 +294,7 @@ def ddm_solve(
                     break
                 n_second += m2
                 if test:
-                    other, bad = _error_ratio(s1_flat, slot, w, n1, scale, rtol, atol, exponent)
+                    other, bad = ratio_of_error(s1_flat, slot, w, n1, scale, rtol, atol, exponent)
                     if other > ratio:
                         ratio, worst = other, bad // 4 % n
 
@@ -309,7 +309,7 @@ def ddm_solve(
                 since = 0
                 must_divide = True
                 last_nonfinite = outcome == NOT_FINITE or (outcome == CONVERGED and not math.isfinite(ratio))
-                k, factor = _retry(k, fails, ratio, outcome == CONVERGED, not last_nonfinite)
+                k, factor = retry_step(k, fails, ratio, outcome == CONVERGED, not last_nonfinite)
                 h *= factor
                 continue
             if ratio > ratio_most:
@@ -319,15 +319,15 @@ def ddm_solve(
             next_time = _write_outputs(
                 times, next_time, t_new, psi, k, slot, c, y, s1_flat, s2_flat, y_out, s1_out, s2_out
             )
-            taken = _append(taken, n_taken, h)
-            taken_orders = _append(taken_orders, n_taken, float(k + (FRESH if fresh else 0)))
+            taken = append_step(taken, n_taken, h)
+            taken_orders = append_step(taken_orders, n_taken, float(k + (FRESH if fresh else 0)))
             n_taken += 1
             t = t_new
             since += 1
             fails, must_divide, last_nonfinite = 0, False, False
 
             if not replay and since > k:
-                k, factor = _next_step(
+                k, factor = next_step(
                     psi, k, points, ratio, y, s1_flat, slot, w, c, rtol, atol, power, test, n_taken - begun
                 )
                 if factor != 1.0:
@@ -344,9 +344,9 @@ def ddm_solve(
     if status == _REORDER:
         for e in range(jac.size):
             trouble[e] = jac[e]
-    _fill_nan(y_out, next_time)  # not reached: NaN, never zero
-    _fill_nan(s1_out.reshape(times.size, s1_out.shape[1] * s1_out.shape[2]), next_time)
-    _fill_nan(s2_out.reshape(times.size, s2_out.shape[1] * s2_out.shape[2]), next_time)
+    fill_nan(y_out, next_time)  # not reached: NaN, never zero
+    fill_nan(s1_out.reshape(times.size, s1_out.shape[1] * s1_out.shape[2]), next_time)
+    fill_nan(s2_out.reshape(times.size, s2_out.shape[1] * s2_out.shape[2]), next_time)
     counts[0], counts[1], counts[2], counts[3], counts[4] = attempts - rejected, rejected, n_rhs, n_jac, n_second
     return status, t, cause, ratio_most, taken[:n_taken], taken_orders[:n_taken]
 

@@ -6,8 +6,8 @@ import math
 
 import numpy as np
 
-from odefit.integrate.multistep import MAX_ORDER, _add_node, _error_ratio, _formula, _inverse_sum
-from odefit.integrate.stepping import _scaled_norm
+from odefit.integrate.multistep import MAX_ORDER, add_node, bdf_formula, inverse_sum, ratio_of_error
+from odefit.integrate.stepping import scaled_norm
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 
@@ -17,13 +17,13 @@ _BIAS_DOWN, _BIAS_SAME, _BIAS_UP = 1.3, 1.2, 1.4
 _SMALLEST_RATIO = 1e-10
 
 
-@kernel
-def _first_step(rhs, t, t_end, y, p, u, f, n, rtol, atol, work):
+@kernel(inline=True)
+def first_step(rhs, t, t_end, y, p, u, f, n, rtol, atol, work):
     """Guess a step size whose local error at order 1, h^2 y''/2, is about a tenth of the tolerance.
 
     ``f(t, y)`` stands in ``f[0]``; y'' is estimated by an explicit step.
     """
-    size, slope = _scaled_norm(y, 0, y, n, rtol, atol), _scaled_norm(f, 0, y, n, rtol, atol)
+    size, slope = scaled_norm(y, 0, y, n, rtol, atol), scaled_norm(f, 0, y, n, rtol, atol)
     h = 1e-6 if size < 1e-10 or slope < 1e-10 else 0.01 * size / slope
     h = min(h, t_end - t)
     bend = np.inf
@@ -33,7 +33,7 @@ def _first_step(rhs, t, t_end, y, p, u, f, n, rtol, atol, work):
         call_model(rhs, t + h, work, n, p, u, f, n)
         for i in range(n):
             work[2, i] = f[1, i] - f[0, i]
-        bend = _scaled_norm(work, 2, y, n, rtol, atol) / h
+        bend = scaled_norm(work, 2, y, n, rtol, atol) / h
         if math.isfinite(bend):
             break
         h *= 0.1
@@ -42,30 +42,30 @@ def _first_step(rhs, t, t_end, y, p, u, f, n, rtol, atol, work):
     return h if h > 0.0 and math.isfinite(h) else (t_end - t) * 1e-6
 
 
-@kernel
+@kernel(inline=True)
 def _factor(ratio, order, bias):
     """Return by how much the step may change at an order with this error over tolerance."""
     return 1.0 / (bias * max(ratio, _SMALLEST_RATIO) ** (1.0 / (order + 1)))
 
 
-@kernel
-def _power_of(order, power):
+@kernel(inline=True)
+def power_of(order, power):
     """Return the power to which the tolerance of a step is raised."""
     return (order + 1.0) / order if power else 1.0
 
 
-@kernel
+@kernel(inline=True)
 def _largest_ratio(y, s_flat, slot, w, scale, rtol, atol, power, test):
     """Return the largest error over tolerance of the states and, if they take part, of the sensitivities."""
-    ratio, _ = _error_ratio(y, slot, w, y.shape[1], scale, rtol, atol, power)
+    ratio, _ = ratio_of_error(y, slot, w, y.shape[1], scale, rtol, atol, power)
     if test:
-        other, _ = _error_ratio(s_flat, slot, w, s_flat.shape[1], scale, rtol, atol, power)
+        other, _ = ratio_of_error(s_flat, slot, w, s_flat.shape[1], scale, rtol, atol, power)
         ratio = max(ratio, other)
     return ratio
 
 
-@kernel
-def _next_step(psi, k, points, ratio, y, s_flat, slot, w, c, rtol, atol, power, test, n_taken):
+@kernel(inline=True)
+def next_step(psi, k, points, ratio, y, s_flat, slot, w, c, rtol, atol, power, test, n_taken):
     """Return the order of the next step and the factor of its size; 1.0 if a change is not worth while.
 
     `w` holds the weights of the predictor of the last step of order `k`, whose error over tolerance is `ratio`.
@@ -73,14 +73,14 @@ def _next_step(psi, k, points, ratio, y, s_flat, slot, w, c, rtol, atol, power, 
     up = down = 0.0
     same = _factor(ratio, k, _BIAS_SAME)
     if k < MAX_ORDER and points >= k + 2:
-        _add_node(psi, k + 2, w)
-        scale = 1.0 / (psi[k + 2] * _inverse_sum(psi, k + 1))
-        other = _largest_ratio(y, s_flat, slot, w, scale, rtol, atol, _power_of(k + 1, power), test)
+        add_node(psi, k + 2, w)
+        scale = 1.0 / (psi[k + 2] * inverse_sum(psi, k + 1))
+        other = _largest_ratio(y, s_flat, slot, w, scale, rtol, atol, power_of(k + 1, power), test)
         up = _factor(other, k + 1, _BIAS_UP)
     if k > 1:
-        _formula(psi, k, w, c)
-        scale = 1.0 / (psi[k] * _inverse_sum(psi, k - 1))
-        other = _largest_ratio(y, s_flat, slot, w, scale, rtol, atol, _power_of(k - 1, power), test)
+        bdf_formula(psi, k, w, c)
+        scale = 1.0 / (psi[k] * inverse_sum(psi, k - 1))
+        other = _largest_ratio(y, s_flat, slot, w, scale, rtol, atol, power_of(k - 1, power), test)
         down = _factor(other, k - 1, _BIAS_DOWN)
     best = max(same, up, down)
     if best < _WORTH_A_CHANGE:
@@ -92,8 +92,8 @@ def _next_step(psi, k, points, ratio, y, s_flat, slot, w, c, rtol, atol, power, 
     return k, min(best, _GROW_FIRST if n_taken < _FIRST_STEPS else _GROW_MOST)
 
 
-@kernel
-def _retry(k, fails, ratio, converged, finite):
+@kernel(inline=True)
+def retry_step(k, fails, ratio, converged, finite):
     """Return the order and the factor of the step size for another attempt after the last of `fails` failures."""
     factor = 0.1 if not finite else 0.25
     if finite and converged:

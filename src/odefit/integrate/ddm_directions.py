@@ -11,12 +11,12 @@ import math
 import numpy as np
 
 from odefit.integrate.ddm_newton import TOO_LARGE
-from odefit.integrate.directions import _add_second
-from odefit.integrate.multistep import _past, _registers
-from odefit.integrate.stepping import _first_nonfinite
+from odefit.integrate.directions import add_second
+from odefit.integrate.multistep import past_point, registers_of
+from odefit.integrate.stepping import first_nonfinite
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
-from odefit.native.linear_systems import FACTORISED, GROWN, _factorise, add_product, solve_blocks
+from odefit.native.linear_systems import FACTORISED, GROWN, add_product, factorise_matrix, solve_blocks
 
 SOLVED, UNSOLVED = 0, 1
 """How it ends, or `TOO_LARGE`."""
@@ -24,26 +24,26 @@ _EPS = float(np.finfo(float).eps)
 _FAST = 0.3  # contraction of Newton's method, below which its matrix may serve for refinement
 
 
-@kernel
-def _slopes_at_start(jacobian, pattern, t, y, p, u, n, jac, slot, s, seeds, r, r_flat, slopes):
+@kernel(inline=True)
+def slopes_at_start(jacobian, pattern, t, y, p, u, n, jac, slot, s, seeds, r, r_flat, slopes):
     """Set `slopes` to the derivative of the rates in all directions; return the state to blame, or -1."""
     call_model(jacobian, t, y, slot[1] * n, p, u, jac, 0)
     for i in range(r_flat.size):
         r_flat[i] = 0.0
     add_product(pattern, jac, n, s, slot[1], seeds, r)
-    bad = _first_nonfinite(r.reshape(1, r_flat.size), 0, r_flat.size) // 4
+    bad = first_nonfinite(r.reshape(1, r_flat.size), 0, r_flat.size) // 4
     for i in range(r_flat.size):
         slopes[i] = r_flat[i]
     return bad % n if bad >= 0 else -1
 
 
-@kernel
+@kernel(inline=True)
 def _solve_directions(pattern, jac, n, c, a, pivots, work, slot, s, s_flat, seeds, r, r_flat, extra):
     """Set the new sensitivities ``s[slot[0]]``; `extra` is added to the right-hand side if it is not empty."""
     size = r_flat.size
-    rows, weights = _registers(slot, c)
+    rows, weights = registers_of(slot, c)
     for i in range(size):
-        r_flat[i] = -_past(s_flat, rows, weights, i)
+        r_flat[i] = -past_point(s_flat, rows, weights, i)
     for i in range(extra.size):
         r_flat[i] += extra[i]
     add_product(pattern, jac, n, s, slot[1], seeds, r)
@@ -53,7 +53,7 @@ def _solve_directions(pattern, jac, n, c, a, pivots, work, slot, s, s_flat, seed
         s_flat[new, i] = s_flat[old, i] + r_flat[i]
 
 
-@kernel
+@kernel(inline=True)
 def _refine_directions(
     pattern, jac, n, c, w, relax, passes, a, pivots, work, slot, s, s_flat, seeds, r, r_flat
 ):  # fmt: skip
@@ -61,16 +61,16 @@ def _refine_directions(
 
     What counts as rounding is told for each entry, but not below a thousandth of that of the largest in its direction.
     """
-    rows, coefficients = _registers(slot, c)
-    rows, weights = _registers(slot, w)
+    rows, coefficients = registers_of(slot, c)
+    rows, weights = registers_of(slot, w)
     new, old = rows[0], rows[1]
     c0, size = c[0], r_flat.size
     for i in range(size):
-        s_flat[new, i] = s_flat[old, i] + _past(s_flat, rows, weights, i)
+        s_flat[new, i] = s_flat[old, i] + past_point(s_flat, rows, weights, i)
     old_largest = np.inf
     for _ in range(passes):
         for i in range(size):
-            r_flat[i] = -_past(s_flat, rows, coefficients, i) - c0 * (s_flat[new, i] - s_flat[old, i])
+            r_flat[i] = -past_point(s_flat, rows, coefficients, i) - c0 * (s_flat[new, i] - s_flat[old, i])
         add_product(pattern, jac, n, s, new, seeds, r)
         solve_blocks(pattern, n, a, pivots, work, r)
         largest = 0.0
@@ -93,7 +93,7 @@ def _refine_directions(
     return False
 
 
-@kernel
+@kernel(inline=True)
 def _nonfinite_row(pattern, jac, n):
     """Return the last state whose derivatives are not all finite, or -1."""
     bad = -1
@@ -104,7 +104,7 @@ def _nonfinite_row(pattern, jac, n):
     return bad
 
 
-@kernel
+@kernel(inline=True)
 def _refinement_passes(rate, cost, n_blocks):
     """Return how many passes of refinement to try with the matrix of the state; 0 where factorising is cheaper."""
     if rate >= _FAST:
@@ -113,8 +113,8 @@ def _refinement_passes(rate, cost, n_blocks):
     return passes if passes * (1.0 + 2.0 * n_blocks) < cost else 0
 
 
-@kernel
-def _directions_of_step(
+@kernel(inline=True)
+def directions_of_step(
     functions, pattern, cost, limit, t, y, p, u, n, q, c, w, slot, rate, shift, worst, jac, a, pivots, a1, pivots1,
     work, s1, s1_flat, p1, r1, r1_flat, s2, s2_flat, p2, r2, r2_flat, d2, d2_flat, v1, v2, v3, nothing,
 ):  # fmt: skip
@@ -151,15 +151,15 @@ def _directions_of_step(
             pattern, jac, n, c, w, relax, passes, a, pivots, work, slot, s1, s1_flat, p1, r1, r1_flat
         )
     if not solved:
-        outcome = _factorise(pattern, jac, c[0], n, a1, pivots1, work, limit)
+        outcome = factorise_matrix(pattern, jac, c[0], n, a1, pivots1, work, limit)
         if outcome != FACTORISED:
             return (TOO_LARGE if outcome == GROWN and limit < np.inf else UNSOLVED), worst
         _solve_directions(pattern, jac, n, c, a1, pivots1, work, slot, s1, s1_flat, p1, r1, r1_flat, nothing)
-    bad = _first_nonfinite(s1_flat, slot[0], s1_flat.shape[1]) // 4
+    bad = first_nonfinite(s1_flat, slot[0], s1_flat.shape[1]) // 4
     if n_pairs > 0 and bad < 0:
         for i in range(n_pairs):
             d2_flat[i] = 0.0
-        _add_second(second, t, y, slot[0] * n, p, u, s1[slot[0]], p1, n, q, v1, v2, v3, d2, 0)
+        add_second(second, t, y, slot[0] * n, p, u, s1[slot[0]], p1, n, q, v1, v2, v3, d2, 0)
         _solve_directions(pattern, jac, n, c, a1, pivots1, work, slot, s2, s2_flat, p2, r2, r2_flat, d2_flat)
-        bad = _first_nonfinite(s2_flat, slot[0], n_pairs) // 4
+        bad = first_nonfinite(s2_flat, slot[0], n_pairs) // 4
     return (SOLVED, -1) if bad < 0 else (UNSOLVED, bad % n)

@@ -10,10 +10,10 @@ import math
 
 import numpy as np
 
-from odefit.integrate.stepping import _first_nonfinite
+from odefit.integrate.stepping import first_nonfinite
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
-from odefit.native.linear_systems import FACTORISED, GROWN, _factorise, _solve_vector
+from odefit.native.linear_systems import FACTORISED, GROWN, factorise_matrix, solve_for_vector
 
 CONVERGED, SLOW, NOT_FINITE, TOO_LARGE = 0, 1, 2, 3
 """How it ends; `TOO_LARGE`: entries grew in the elimination, which needs another order."""
@@ -22,7 +22,7 @@ _MOST_ITERATIONS, _MOST_MATRICES = 40, 4
 _ROUNDING = 1e3  # corrections below this many roundings that no longer shrink are rounding
 
 
-@kernel
+@kernel(inline=True)
 def _corrections(delta, relax, y, new, old, n, floor):
     """Add the corrections to the state; return the largest in units of rounding, and whose it is (inf: not finite)."""
     size, worst = 0.0, 0
@@ -38,7 +38,7 @@ def _corrections(delta, relax, y, new, old, n, floor):
     return size, worst
 
 
-@kernel
+@kernel(inline=True)
 def _is_small(delta, y, row, n, rtol, atol):
     """Tell whether corrections are far below the tolerance."""
     for i in range(n):
@@ -47,8 +47,8 @@ def _is_small(delta, y, row, n, rtol, atol):
     return True
 
 
-@kernel
-def _newton(
+@kernel(inline=True)
+def newton_step(
     functions, pattern, t, y, new, old, p, u, n, c0, base, start, f, delta, jac, a, pivots, work,
     fresh, shift, limit, patience, floor, rtol, atol,
 ):  # fmt: skip
@@ -70,7 +70,7 @@ def _newton(
             for e in range(jac.size):
                 if not math.isfinite(jac[e]):
                     jac[e] = 0.0  # it only helps to find the state, which may exist where its derivative does not
-            outcome = _factorise(pattern, jac, c0, n, a, pivots, work, limit)
+            outcome = factorise_matrix(pattern, jac, c0, n, a, pivots, work, limit)
             shift = c0
             matrices += 1
             if outcome != FACTORISED:
@@ -81,7 +81,7 @@ def _newton(
         iterations += 1
         for i in range(n):
             delta[i] = f[0, i] - c0 * (y[new, i] - y[old, i]) - base[i]
-        _solve_vector(pattern, n, a, pivots, work, delta)
+        solve_for_vector(pattern, n, a, pivots, work, delta)
         size, worst = _corrections(delta, 2.0 * shift / (shift + c0), y, new, old, n, floor)
         if size <= 1.0:
             return CONVERGED, worst, shift, rate, iterations, matrices
@@ -89,7 +89,7 @@ def _newton(
         old_size = size
         if not math.isfinite(size) or (rate >= 2.0 and size > _ROUNDING):
             if matrices > 0:
-                bad = _first_nonfinite(f, 0, n)  # the solution spreads what one equation has spoilt
+                bad = first_nonfinite(f, 0, n)  # the solution spreads what one equation has spoilt
                 worst = worst if bad < 0 else bad
                 return (SLOW if math.isfinite(size) else NOT_FINITE), worst, 0.0, rate, iterations, matrices
             for i in range(n):

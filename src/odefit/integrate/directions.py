@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 from odefit.native.calls import call_directions, call_second
-from odefit.native.kernel import allocating, kernel
+from odefit.native.kernel import kernel
 
 
-@kernel
-def _slopes(directions, t, states, at, p, u, z, seeds, n, out, s):
+@kernel(inline=True)
+def slopes_of(directions, t, states, at, p, u, z, seeds, n, out, s):
     """Set ``out[s] = f_y z + f_p seeds``, a block of four directions after the other."""
     for b in range(z.shape[0]):
         call_directions(
@@ -22,8 +22,8 @@ def _slopes(directions, t, states, at, p, u, z, seeds, n, out, s):
         )
 
 
-@kernel
-def _add_second(second, t, states, at, p, u, z, seeds, n, q, v, w, d2, out, s):
+@kernel(inline=True)
+def add_second(second, t, states, at, p, u, z, seeds, n, q, v, w, d2, out, s):
     """Add ``D2f[z_a, z_b]`` for all pairs a <= b of directions to ``out[s]``."""
     pair = 0
     for a in range(q):
@@ -36,7 +36,7 @@ def _add_second(second, t, states, at, p, u, z, seeds, n, q, v, w, d2, out, s):
             pair += 1
 
 
-@kernel
+@kernel(inline=True)
 def _direction(z, seeds, a, n, v):
     """Copy direction `a` (states above parameters) to the vector `v`."""
     for i in range(n):
@@ -45,9 +45,8 @@ def _direction(z, seeds, a, n, v):
         v[n + i] = seeds[a // 4, i, a % 4]
 
 
-@kernel
-@allocating
-def _in_blocks(columns, q):
+@kernel(inline=True, allocating=True)
+def in_blocks(columns, q):
     """Return the first `q` columns of a matrix (n, ...) in blocks (blocks, n, 4), padded with zeros.
 
     Four columns are what the machine multiplies at once.
@@ -60,14 +59,15 @@ def _in_blocks(columns, q):
     return z
 
 
-@kernel
-def _write(z, n, q, out, row):
+@kernel(inline=True)
+def write_directions(z, n, q, out, row):
     """Write the first `q` directions to ``out[row]``."""
     for i in range(n):
         for c in range(q):
             out[row, i, c] = z[c // 4, i, c % 4]
 
 
-@kernel
-def _write_start(z, n, q, out):
-    _write(z, n, q, out, 0)
+@kernel(inline=True)
+def write_start(z, n, q, out):
+    """Write the directions at the start."""
+    write_directions(z, n, q, out, 0)

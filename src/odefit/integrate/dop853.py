@@ -18,7 +18,7 @@ import math
 
 import numpy as np
 
-from odefit.integrate.directions import _slopes
+from odefit.integrate.directions import slopes_of
 from odefit.integrate.dop853_tableau import E3, E5, A, B, C, D
 from odefit.integrate.explicit import ExplicitRungeKutta, Scheme, explicit_kernel
 from odefit.native.calls import call_model
@@ -28,43 +28,43 @@ from odefit.native.kernel import kernel
 # would be inlined as a whole at every stage, which takes long to compile.
 
 
-@kernel
+@kernel(inline=True)
 def _stage_1(y, h, k, n, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (A[1, 0] * k[0, i])
 
 
-@kernel
+@kernel(inline=True)
 def _stage_2(y, h, k, n, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (A[2, 0] * k[0, i] + A[2, 1] * k[1, i])
 
 
-@kernel
+@kernel(inline=True)
 def _stage_3(y, h, k, n, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (A[3, 0] * k[0, i] + A[3, 2] * k[2, i])
 
 
-@kernel
+@kernel(inline=True)
 def _stage_4(y, h, k, n, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (A[4, 0] * k[0, i] + A[4, 2] * k[2, i] + A[4, 3] * k[3, i])
 
 
-@kernel
+@kernel(inline=True)
 def _stage_5(y, h, k, n, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (A[5, 0] * k[0, i] + A[5, 3] * k[3, i] + A[5, 4] * k[4, i])
 
 
-@kernel
+@kernel(inline=True)
 def _stage_6(y, h, k, n, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (A[6, 0] * k[0, i] + A[6, 3] * k[3, i] + A[6, 4] * k[4, i] + A[6, 5] * k[5, i])
 
 
-@kernel
+@kernel(inline=True)
 def _stage_7(y, h, k, n, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (
@@ -72,7 +72,7 @@ def _stage_7(y, h, k, n, out, row):
         )  # fmt: skip
 
 
-@kernel
+@kernel(inline=True)
 def _stage_8(y, h, k, n, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (
@@ -81,7 +81,7 @@ def _stage_8(y, h, k, n, out, row):
         )  # fmt: skip
 
 
-@kernel
+@kernel(inline=True)
 def _stage_9(y, h, k, n, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (
@@ -90,7 +90,7 @@ def _stage_9(y, h, k, n, out, row):
         )  # fmt: skip
 
 
-@kernel
+@kernel(inline=True)
 def _stage_10(y, h, k, n, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (
@@ -99,7 +99,7 @@ def _stage_10(y, h, k, n, out, row):
         )  # fmt: skip
 
 
-@kernel
+@kernel(inline=True)
 def _stage_11(y, h, k, n, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (
@@ -109,7 +109,7 @@ def _stage_11(y, h, k, n, out, row):
         )  # fmt: skip
 
 
-@kernel
+@kernel(inline=True)
 def _stage_12(y, h, k, n, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (
@@ -118,7 +118,7 @@ def _stage_12(y, h, k, n, out, row):
         )  # fmt: skip
 
 
-@kernel
+@kernel(inline=True)
 def _stage_13(y, h, k, n, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (
@@ -127,7 +127,7 @@ def _stage_13(y, h, k, n, out, row):
         )  # fmt: skip
 
 
-@kernel
+@kernel(inline=True)
 def _stage_14(y, h, k, n, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (
@@ -136,7 +136,7 @@ def _stage_14(y, h, k, n, out, row):
         )  # fmt: skip
 
 
-@kernel
+@kernel(inline=True)
 def _stage_15(y, h, k, n, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (
@@ -145,7 +145,7 @@ def _stage_15(y, h, k, n, out, row):
         )  # fmt: skip
 
 
-@kernel
+@kernel(inline=True)
 def _stage(s, y, h, k, n, out, row):
     if s == 1:
         _stage_1(y, h, k, n, out, row)
@@ -179,7 +179,7 @@ def _stage(s, y, h, k, n, out, row):
         _stage_15(y, h, k, n, out, row)
 
 
-@kernel
+@kernel(inline=True)
 def _state_stages(rhs, t, h, y, p, u, n, k, states):
     _stage_1(y, h, k, n, states, 1)
     call_model(rhs, t + C[1] * h, states, n, p, u, k, n)
@@ -207,7 +207,7 @@ def _state_stages(rhs, t, h, y, p, u, n, k, states):
     call_model(rhs, t + h, states, 12 * n, p, u, k, 12 * n)
 
 
-@kernel
+@kernel(inline=True)
 def _extension_stages(rhs, t, h, y, p, u, n, k, states):
     _stage_13(y, h, k, n, states, 13)
     call_model(rhs, t + C[13] * h, states, 13 * n, p, u, k, 13 * n)
@@ -217,50 +217,50 @@ def _extension_stages(rhs, t, h, y, p, u, n, k, states):
     call_model(rhs, t + C[15] * h, states, 15 * n, p, u, k, 15 * n)
 
 
-@kernel
+@kernel(inline=True)
 def _direction_stages(directions, t, h, c_flat, z_flat, z, seeds, p, u, n, states, k_flat, k):
     """Compute the stages of the first-order sensitivities at the stages of the states."""
     size = c_flat.shape[1]
     _stage_1(c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + C[1] * h, states, n, p, u, z, seeds, n, k, 1)
+    slopes_of(directions, t + C[1] * h, states, n, p, u, z, seeds, n, k, 1)
     _stage_2(c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + C[2] * h, states, 2 * n, p, u, z, seeds, n, k, 2)
+    slopes_of(directions, t + C[2] * h, states, 2 * n, p, u, z, seeds, n, k, 2)
     _stage_3(c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + C[3] * h, states, 3 * n, p, u, z, seeds, n, k, 3)
+    slopes_of(directions, t + C[3] * h, states, 3 * n, p, u, z, seeds, n, k, 3)
     _stage_4(c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + C[4] * h, states, 4 * n, p, u, z, seeds, n, k, 4)
+    slopes_of(directions, t + C[4] * h, states, 4 * n, p, u, z, seeds, n, k, 4)
     _stage_5(c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + C[5] * h, states, 5 * n, p, u, z, seeds, n, k, 5)
+    slopes_of(directions, t + C[5] * h, states, 5 * n, p, u, z, seeds, n, k, 5)
     _stage_6(c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + C[6] * h, states, 6 * n, p, u, z, seeds, n, k, 6)
+    slopes_of(directions, t + C[6] * h, states, 6 * n, p, u, z, seeds, n, k, 6)
     _stage_7(c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + C[7] * h, states, 7 * n, p, u, z, seeds, n, k, 7)
+    slopes_of(directions, t + C[7] * h, states, 7 * n, p, u, z, seeds, n, k, 7)
     _stage_8(c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + C[8] * h, states, 8 * n, p, u, z, seeds, n, k, 8)
+    slopes_of(directions, t + C[8] * h, states, 8 * n, p, u, z, seeds, n, k, 8)
     _stage_9(c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + C[9] * h, states, 9 * n, p, u, z, seeds, n, k, 9)
+    slopes_of(directions, t + C[9] * h, states, 9 * n, p, u, z, seeds, n, k, 9)
     _stage_10(c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + C[10] * h, states, 10 * n, p, u, z, seeds, n, k, 10)
+    slopes_of(directions, t + C[10] * h, states, 10 * n, p, u, z, seeds, n, k, 10)
     _stage_11(c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + h, states, 11 * n, p, u, z, seeds, n, k, 11)
+    slopes_of(directions, t + h, states, 11 * n, p, u, z, seeds, n, k, 11)
     _stage_12(c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + h, states, 12 * n, p, u, z, seeds, n, k, 12)
+    slopes_of(directions, t + h, states, 12 * n, p, u, z, seeds, n, k, 12)
 
 
-@kernel
+@kernel(inline=True)
 def _extension_direction_stages(directions, t, h, c_flat, z_flat, z, seeds, p, u, n, states, k_flat, k):
     """Compute those of the continuous extension; then the new values stand in `z` again."""
     size = c_flat.shape[1]
     _stage_13(c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + C[13] * h, states, 13 * n, p, u, z, seeds, n, k, 13)
+    slopes_of(directions, t + C[13] * h, states, 13 * n, p, u, z, seeds, n, k, 13)
     _stage_14(c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + C[14] * h, states, 14 * n, p, u, z, seeds, n, k, 14)
+    slopes_of(directions, t + C[14] * h, states, 14 * n, p, u, z, seeds, n, k, 14)
     _stage_15(c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + C[15] * h, states, 15 * n, p, u, z, seeds, n, k, 15)
+    slopes_of(directions, t + C[15] * h, states, 15 * n, p, u, z, seeds, n, k, 15)
     _stage_12(c_flat, h, k_flat, size, z_flat, 0)
 
 
-@kernel
+@kernel(inline=True)
 def _error(y, states, h, k, n, rtol, atol):
     """Return the largest error over tolerance, and the state it belongs to.
 
@@ -289,7 +289,7 @@ def _error(y, states, h, k, n, rtol, atol):
     return ratio, cause
 
 
-@kernel
+@kernel(inline=True)
 def _interpolation_weights(x, w):
     """Fill the weights of the stages at the fraction `x` of a step."""
     r = 1.0 - x
@@ -300,7 +300,7 @@ def _interpolation_weights(x, w):
         w[i] = x * (B[i] + r * ((first - B[i]) + x * ((2.0 * B[i] - first - last) + r * high)))
 
 
-@kernel
+@kernel(inline=True)
 def _interpolate(y, h, k, n, w, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (

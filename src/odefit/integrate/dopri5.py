@@ -10,14 +10,14 @@ import math
 
 import numpy as np
 
-from odefit.integrate.directions import _slopes
+from odefit.integrate.directions import slopes_of
 from odefit.integrate.explicit import ExplicitRungeKutta, Scheme, explicit_kernel
 from odefit.integrate.tableau import A, B, C, D, E
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 
 
-@kernel
+@kernel(inline=True)
 def _stage(s, y, h, k, n, out, row):
     """Set ``out[row, :n] = y + h sum_j A[s, j] k_j``, written out so that each is one pass over memory."""
     if s == 1:
@@ -44,7 +44,7 @@ def _stage(s, y, h, k, n, out, row):
             )
 
 
-@kernel
+@kernel(inline=True)
 def _state_stages(rhs, t, h, y, p, u, n, k, states):
     """Compute the stages of a step.  Written out: constant rows spare the machine a dozen running pointers."""
     _stage(1, y, h, k, n, states, 1)
@@ -61,25 +61,25 @@ def _state_stages(rhs, t, h, y, p, u, n, k, states):
     call_model(rhs, t + h, states, 6 * n, p, u, k, 6 * n)
 
 
-@kernel
+@kernel(inline=True)
 def _direction_stages(directions, t, h, c_flat, z_flat, z, seeds, p, u, n, states, k_flat, k):
     """Compute the stages of the first-order sensitivities at the stages of the states."""
     size = c_flat.shape[1]
     _stage(1, c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + C[1] * h, states, n, p, u, z, seeds, n, k, 1)
+    slopes_of(directions, t + C[1] * h, states, n, p, u, z, seeds, n, k, 1)
     _stage(2, c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + C[2] * h, states, 2 * n, p, u, z, seeds, n, k, 2)
+    slopes_of(directions, t + C[2] * h, states, 2 * n, p, u, z, seeds, n, k, 2)
     _stage(3, c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + C[3] * h, states, 3 * n, p, u, z, seeds, n, k, 3)
+    slopes_of(directions, t + C[3] * h, states, 3 * n, p, u, z, seeds, n, k, 3)
     _stage(4, c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + C[4] * h, states, 4 * n, p, u, z, seeds, n, k, 4)
+    slopes_of(directions, t + C[4] * h, states, 4 * n, p, u, z, seeds, n, k, 4)
     _stage(5, c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + h, states, 5 * n, p, u, z, seeds, n, k, 5)
+    slopes_of(directions, t + h, states, 5 * n, p, u, z, seeds, n, k, 5)
     _stage(6, c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + h, states, 6 * n, p, u, z, seeds, n, k, 6)
+    slopes_of(directions, t + h, states, 6 * n, p, u, z, seeds, n, k, 6)
 
 
-@kernel
+@kernel(inline=True)
 def _interpolation_weights(x, w):
     """Fill the weights of the stages at the fraction `x` of a step."""
     r = 1.0 - x
@@ -89,7 +89,7 @@ def _interpolation_weights(x, w):
         w[i] = x * (B[i] + r * ((first - B[i]) + x * ((2.0 * B[i] - first - last) + r * D[i])))
 
 
-@kernel
+@kernel(inline=True)
 def _interpolate(y, h, k, n, w, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (
@@ -97,7 +97,7 @@ def _interpolate(y, h, k, n, w, out, row):
         )
 
 
-@kernel
+@kernel(inline=True)
 def _error(y, states, h, k, n, rtol, atol):
     """Return the largest error over tolerance (inf if one is not finite), and the state it belongs to.
 

@@ -25,8 +25,8 @@ import numpy as np
 
 from odefit.compile import CompiledModel
 from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Trajectory, steps_to_take
-from odefit.integrate.directions import _add_second, _in_blocks, _slopes, _write, _write_start
-from odefit.integrate.stepping import _append, _fill_nan, _first_nonfinite, _initial_step
+from odefit.integrate.directions import add_second, in_blocks, slopes_of, write_directions, write_start
+from odefit.integrate.stepping import append_step, fill_nan, first_nonfinite, initial_step
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel, named
 from odefit.native.stop import StopFlag
@@ -99,7 +99,7 @@ _STEPS_TO_BELIEVE, _STEPS_TO_FORGET = 15, 6
 _STEPS_WORTH_A_CHANGE = 100  # more steps of this size, for which another method pays
 
 
-@kernel
+@kernel(inline=True)
 def _spectral_radius(h, k, states, last, n):
     """Estimate ``h |lambda|`` from the last two stages, which are at the same time (Hairer and Wanner II, IV.2)."""
     slopes, values = 0.0, 0.0
@@ -109,8 +109,8 @@ def _spectral_radius(h, k, states, last, n):
     return h * math.sqrt(slopes / values) if values > 0.0 else 0.0
 
 
-@kernel
-def _shift(current, new, row, k, last, n):
+@kernel(inline=True)
+def shift_stages(current, new, row, k, last, n):
     """Begin the next step: the new values become the current ones, the last stage the first."""
     for i in range(n):
         current[0, i] = new[row, i]
@@ -171,10 +171,10 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
         weights = np.empty(n_all)
         # sensitivities: c1, c2 at the beginning of the step, z1, z2 at a stage, x1, x2 at an output time; the flat
         # names are the same memory
-        c1, p1 = _in_blocks(dy0, q), _in_blocks(dp, q)
+        c1, p1 = in_blocks(dy0, q), in_blocks(dp, q)
         z1, x1, k1 = np.empty(c1.shape), np.empty(c1.shape), np.empty((n_all, c1.shape[0], n, 4))
         if m > 0:
-            c2, p2 = _in_blocks(d2y0, m), _in_blocks(d2p, m)
+            c2, p2 = in_blocks(d2y0, m), in_blocks(d2p, m)
             z2, x2, k2 = np.empty(c2.shape), np.empty(c2.shape), np.empty((n_all, c2.shape[0], n, 4))
             v, w, d2 = np.empty(n + n_p), np.empty(n + n_p), np.empty(n)
         else:  # views of nothing: allocating nothing seven times would cost as much as two steps
@@ -199,8 +199,8 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
         if times.size > 0 and times[0] <= t0:
             for i in range(n):
                 y_out[0, i] = y0[i]
-            _write_start(c1, n, q, s1_out)
-            _write_start(c2, n, m, s2_out)
+            write_start(c1, n, q, s1_out)
+            write_start(c2, n, m, s2_out)
             next_time = 1
 
         for segment in range(ends.size):
@@ -211,18 +211,18 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
             after_reject, last_nonfinite = False, False
             call_model(rhs, t, y, 0, p, u, k, 0)
             n_rhs += 1
-            cause = max(_first_nonfinite(k, 0, n), _first_nonfinite(y, 0, n))
+            cause = max(first_nonfinite(k, 0, n), first_nonfinite(y, 0, n))
             if cause >= 0:
                 status = _NONFINITE_START if segment == 0 else _NONFINITE
                 break
             if q > 0:
-                _slopes(directions, t, y, 0, p, u, c1, p1, n, k1, 0)
+                slopes_of(directions, t, y, 0, p, u, c1, p1, n, k1, 0)
                 n_jac += 1
             if m > 0:
-                _slopes(directions, t, y, 0, p, u, c2, p2, n, k2, 0)
-                _add_second(second, t, y, 0, p, u, c1, p1, n, q, v, w, d2, k2, 0)
+                slopes_of(directions, t, y, 0, p, u, c2, p2, n, k2, 0)
+                add_second(second, t, y, 0, p, u, c1, p1, n, q, v, w, d2, k2, 0)
             if not replay:
-                h = _initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, guess_exponent, states)
+                h = initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, guess_exponent, states)
                 n_rhs += 1
 
             while True:
@@ -258,7 +258,7 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
                     extension_stages(rhs, t, h, y, p, u, n, k, states)
                     n_rhs += n_extension
                     for s in range(n_stages, n_all):
-                        bad = _first_nonfinite(k, s, n)
+                        bad = first_nonfinite(k, s, n)
                         if bad >= 0:
                             ratio, worst = np.inf, bad
                 if not replay:
@@ -304,18 +304,18 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
                             stage(s, c2_flat, h, k2_flat, n2, z2_flat, 0)
                             if i == n_all:
                                 break
-                            _slopes(directions, t + nodes[s] * h, states, s * n, p, u, z2, p2, n, k2, s)
-                            _add_second(second, t + nodes[s] * h, states, s * n, p, u, z1, p1, n, q, v, w, d2, k2, s)
+                            slopes_of(directions, t + nodes[s] * h, states, s * n, p, u, z2, p2, n, k2, s)
+                            add_second(second, t + nodes[s] * h, states, s * n, p, u, z1, p1, n, q, v, w, d2, k2, s)
                     n_jac += n_all - 1 if inside else last_stage
                     # new values and last slopes; earlier slopes that are not finite have spoilt the values
-                    bad = max(_first_nonfinite(z1_flat, 0, n1), _first_nonfinite(k1_flat, last_stage, n1))
+                    bad = max(first_nonfinite(z1_flat, 0, n1), first_nonfinite(k1_flat, last_stage, n1))
                     if m > 0:
-                        bad = max(bad, _first_nonfinite(z2_flat, 0, n2), _first_nonfinite(k2_flat, last_stage, n2))
+                        bad = max(bad, first_nonfinite(z2_flat, 0, n2), first_nonfinite(k2_flat, last_stage, n2))
                     if n_extension > 0 and inside:
                         for s in range(n_stages, n_all):
-                            bad = max(bad, _first_nonfinite(k1_flat, s, n1))
+                            bad = max(bad, first_nonfinite(k1_flat, s, n1))
                             if m > 0:
-                                bad = max(bad, _first_nonfinite(k2_flat, s, n2))
+                                bad = max(bad, first_nonfinite(k2_flat, s, n2))
                     if bad >= 0:
                         cause = bad // 4 % n
                         status = _NONFINITE_DERIVATIVE
@@ -325,23 +325,23 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
                     if n_extension > 0 and times[next_time] == t_new:  # no need of the extension, nor of its stages
                         for i in range(n):
                             y_out[next_time, i] = states[last_stage, i]
-                        _write(z1, n, q, s1_out, next_time)
-                        _write(z2, n, m, s2_out, next_time)
+                        write_directions(z1, n, q, s1_out, next_time)
+                        write_directions(z2, n, m, s2_out, next_time)
                         next_time += 1
                         continue
                     fill_weights((times[next_time] - t) / h, weights)
                     interpolate(y, h, k, n, weights, y_out, next_time)
                     interpolate(c1_flat, h, k1_flat, n1, weights, x1_flat, 0)
-                    _write(x1, n, q, s1_out, next_time)
+                    write_directions(x1, n, q, s1_out, next_time)
                     if m > 0:
                         interpolate(c2_flat, h, k2_flat, n2, weights, x2_flat, 0)
-                        _write(x2, n, m, s2_out, next_time)
+                        write_directions(x2, n, m, s2_out, next_time)
                     next_time += 1
 
-                _shift(y, states, last_stage, k, last_stage, n)
-                _shift(c1_flat, z1_flat, 0, k1_flat, last_stage, n1)
-                _shift(c2_flat, z2_flat, 0, k2_flat, last_stage, n2)
-                taken = _append(taken, n_taken, h)
+                shift_stages(y, states, last_stage, k, last_stage, n)
+                shift_stages(c1_flat, z1_flat, 0, k1_flat, last_stage, n1)
+                shift_stages(c2_flat, z2_flat, 0, k2_flat, last_stage, n2)
+                taken = append_step(taken, n_taken, h)
                 n_taken += 1
                 t = t_new
                 h *= factor
@@ -352,9 +352,9 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
             if status != _OK:
                 break
 
-        _fill_nan(y_out, next_time)  # not reached: NaN, never zero
-        _fill_nan(s1_out.reshape(times.size, s1_out.shape[1] * s1_out.shape[2]), next_time)
-        _fill_nan(s2_out.reshape(times.size, s2_out.shape[1] * s2_out.shape[2]), next_time)
+        fill_nan(y_out, next_time)  # not reached: NaN, never zero
+        fill_nan(s1_out.reshape(times.size, s1_out.shape[1] * s1_out.shape[2]), next_time)
+        fill_nan(s2_out.reshape(times.size, s2_out.shape[1] * s2_out.shape[2]), next_time)
         counts[0], counts[1], counts[2], counts[3], counts[4] = attempts - rejected, rejected, n_rhs, n_jac, n_jac * m
         return status, t, cause, ratio_most, taken[:n_taken]
 

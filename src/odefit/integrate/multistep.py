@@ -25,8 +25,8 @@ MAX_ORDER = 5
 _LEAST_WEIGHT = 16.0 * float(np.finfo(float).eps)  # an error below it cannot be told from rounding
 
 
-@kernel
-def _add_node(psi, m, w):
+@kernel(inline=True)
+def add_node(psi, m, w):
     """Turn the weights of nodes 1..m-1 into those of nodes 1..m."""
     new = 1.0
     for j in range(1, m):
@@ -36,8 +36,8 @@ def _add_node(psi, m, w):
     w[m] = new
 
 
-@kernel
-def _inverse_sum(psi, m):
+@kernel(inline=True)
+def inverse_sum(psi, m):
     """Return c_0 of the formula of order `m`."""
     total = 0.0
     for j in range(1, m + 1):
@@ -45,26 +45,26 @@ def _inverse_sum(psi, m):
     return total
 
 
-@kernel
-def _formula(psi, k, w, c):
+@kernel(inline=True)
+def bdf_formula(psi, k, w, c):
     """Fill the weights `w` of k nodes and the coefficients `c` of the formula of order `k`; further ones are zero."""
     for j in range(1, MAX_ORDER + 2):
         w[j] = c[j] = 0.0
-    c[0] = _inverse_sum(psi, k)
+    c[0] = inverse_sum(psi, k)
     for j in range(1, k + 1):
-        _add_node(psi, j, w)
+        add_node(psi, j, w)
     for j in range(1, k + 1):
         c[j] = -w[j] / psi[j]
 
 
-@kernel
-def _registers(slot, w):
+@kernel(inline=True)
+def registers_of(slot, w):
     """Return rows and weights as numbers, which a loop keeps in registers (from arrays it would read them again)."""
     return (slot[0], slot[1], slot[2], slot[3], slot[4], slot[5], slot[6]), (w[1], w[2], w[3], w[4], w[5], w[6])
 
 
-@kernel
-def _past(values, rows, w, i):
+@kernel(inline=True)
+def past_point(values, rows, w, i):
     """Return ``sum_{j>=2} w_j (y_{n-j} - y_{n-1})`` of entry `i`.
 
     Written out, with zero weights where there are fewer nodes: one pass over memory, and no loops within a loop.
@@ -76,14 +76,14 @@ def _past(values, rows, w, i):
     )  # fmt: skip
 
 
-@kernel
-def _error_ratio(values, slot, w, size, scale, rtol, atol, power):
+@kernel(inline=True)
+def ratio_of_error(values, slot, w, size, scale, rtol, atol, power):
     """Return the largest local error over tolerance (inf if one is not finite), and the entry it belongs to."""
-    rows, weights = _registers(slot, w)
+    rows, weights = registers_of(slot, w)
     new, old = rows[0], rows[1]
     ratio, cause = -1.0, 0
     for i in range(size):
-        error = scale * abs((values[new, i] - values[old, i]) - _past(values, rows, weights, i))
+        error = scale * abs((values[new, i] - values[old, i]) - past_point(values, rows, weights, i))
         weight = atol + rtol * max(abs(values[new, i]), abs(values[old, i]))
         part = error / (weight if power == 1.0 else max(weight**power, _LEAST_WEIGHT * abs(values[old, i])))
         if math.isnan(part):
@@ -93,8 +93,8 @@ def _error_ratio(values, slot, w, size, scale, rtol, atol, power):
     return ratio, cause
 
 
-@kernel
-def _interpolation_weights(psi, k, x, w):
+@kernel(inline=True)
+def weights_at(psi, k, x, w):
     """Fill w_1..w_k for the polynomial through t_n, .., t_{n-k} at t_n + x; further ones are zero."""
     for j in range(1, MAX_ORDER + 1):
         w[j] = 0.0
@@ -106,8 +106,9 @@ def _interpolation_weights(psi, k, x, w):
         w[j] = product
 
 
-@kernel
-def _interpolated(values, rows, w, i):
+@kernel(inline=True)
+def interpolated_value(values, rows, w, i):
+    """Return entry `i` of the interpolating polynomial with these weights."""
     new = values[rows[0], i]
     return (
         new + w[0] * (values[rows[1], i] - new) + w[1] * (values[rows[2], i] - new)
@@ -115,9 +116,9 @@ def _interpolated(values, rows, w, i):
     )  # fmt: skip
 
 
-@kernel
-def _write_blocks(values, rows, w, n, q, out, row):
+@kernel(inline=True)
+def write_blocks(values, rows, w, n, q, out, row):
     """Write interpolated directions, from blocks (blocks, n, 4) that are flat here, to ``out[row]``."""
     for i in range(n):
         for c in range(q):
-            out[row, i, c] = _interpolated(values, rows, w, ((c // 4) * n + i) * 4 + c % 4)
+            out[row, i, c] = interpolated_value(values, rows, w, ((c // 4) * n + i) * 4 + c % 4)

@@ -25,7 +25,7 @@ import math
 
 import numpy as np
 
-from odefit.integrate.directions import _slopes
+from odefit.integrate.directions import slopes_of
 from odefit.integrate.explicit import ExplicitRungeKutta, Scheme, explicit_kernel
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
@@ -33,7 +33,7 @@ from odefit.native.kernel import kernel
 _SIXTH, _THIRD = 1 / 6, 1 / 3
 
 
-@kernel
+@kernel(inline=True)
 def _stage(s, y, h, k, n, out, row):
     """Set ``out[row, :n]`` to the value at stage `s`; at the last one this is the new value."""
     if s == 1:
@@ -47,8 +47,9 @@ def _stage(s, y, h, k, n, out, row):
             out[row, i] = y[0, i] + _SIXTH * h * (k[0, i] + k[1, i] + 4.0 * k[2, i])
 
 
-@kernel
-def _state_stages(rhs, t, h, y, p, u, n, k, states):
+@kernel(inline=True)
+def stages_of_states(rhs, t, h, y, p, u, n, k, states):
+    """Fill the stages of the states; see `Scheme`."""
     _stage(1, y, h, k, n, states, 1)
     call_model(rhs, t + h, states, n, p, u, k, n)
     _stage(2, y, h, k, n, states, 2)
@@ -57,20 +58,20 @@ def _state_stages(rhs, t, h, y, p, u, n, k, states):
     call_model(rhs, t + h, states, 3 * n, p, u, k, 3 * n)
 
 
-@kernel
-def _direction_stages(directions, t, h, c_flat, z_flat, z, seeds, p, u, n, states, k_flat, k):
+@kernel(inline=True)
+def stages_of_directions(directions, t, h, c_flat, z_flat, z, seeds, p, u, n, states, k_flat, k):
     """Compute Q2, Q3 and the slopes at the new point (43), at the stages of the states."""
     size = c_flat.shape[1]
     _stage(1, c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + h, states, n, p, u, z, seeds, n, k, 1)
+    slopes_of(directions, t + h, states, n, p, u, z, seeds, n, k, 1)
     _stage(2, c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + 0.5 * h, states, 2 * n, p, u, z, seeds, n, k, 2)
+    slopes_of(directions, t + 0.5 * h, states, 2 * n, p, u, z, seeds, n, k, 2)
     _stage(3, c_flat, h, k_flat, size, z_flat, 0)
-    _slopes(directions, t + h, states, 3 * n, p, u, z, seeds, n, k, 3)
+    slopes_of(directions, t + h, states, 3 * n, p, u, z, seeds, n, k, 3)
 
 
-@kernel
-def _error(y, states, h, k, n, rtol, atol):
+@kernel(inline=True)
+def error_norm(y, states, h, k, n, rtol, atol):
     """Return the largest error over tolerance, and the state it belongs to.
 
     The new value and its slope are not part of the estimate: where one is not finite, the error is infinite.
@@ -88,7 +89,7 @@ def _error(y, states, h, k, n, rtol, atol):
     return ratio, cause
 
 
-@kernel
+@kernel(inline=True)
 def _interpolation_weights(x, w):
     """Fill the weights of q1, q2, q3 and f_new in (45), where d = (q1 + q2 + 4 q3)/6."""
     bend = x * x * (x - 1.0)
@@ -99,7 +100,7 @@ def _interpolation_weights(x, w):
     w[3] = bend
 
 
-@kernel
+@kernel(inline=True)
 def _interpolate(y, h, k, n, w, out, row):
     for i in range(n):
         out[row, i] = y[0, i] + h * (w[0] * k[0, i] + w[1] * k[1, i] + w[2] * k[2, i] + w[3] * k[3, i])
@@ -114,9 +115,9 @@ _SCHEME = Scheme(
     smallest_ratio=1e-4,
     stiff_from=np.inf,
     stage=_stage,
-    state_stages=_state_stages,
-    direction_stages=_direction_stages,
-    error=_error,
+    state_stages=stages_of_states,
+    direction_stages=stages_of_directions,
+    error=error_norm,
     weights=_interpolation_weights,
     interpolate=_interpolate,
 )

@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from odefit.native.calls import call_model
-from odefit.native.kernel import allocating, kernel
+from odefit.native.kernel import kernel
 
 
-@kernel
-def _first_nonfinite(values, row, n):
+@kernel(inline=True)
+def first_nonfinite(values, row, n):
     """Return the index of the first non-finite entry of ``values[row, :n]``, or -1."""
     for i in range(n):
         if not math.isfinite(values[row, i]):
@@ -19,8 +19,9 @@ def _first_nonfinite(values, row, n):
     return -1
 
 
-@kernel
-def _scaled_norm(values, row, y, n, rtol, atol):
+@kernel(inline=True)
+def scaled_norm(values, row, y, n, rtol, atol):
+    """Return the root mean square of a row of `values`, relative to the tolerance at `y`."""
     total = 0.0
     for i in range(n):
         part = values[row, i] / (atol + rtol * abs(y[0, i]))
@@ -28,14 +29,14 @@ def _scaled_norm(values, row, y, n, rtol, atol):
     return math.sqrt(total / n)
 
 
-@kernel
-def _initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, exponent, states):
+@kernel(inline=True)
+def initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, exponent, states):
     """Guess the first step size (Hairer, Norsett and Wanner I, II.4); ``f(t, y)`` stands in ``k[0]``.
 
     The local error is taken to grow with the power 1/`exponent` of the step.
     """
-    d0 = _scaled_norm(y, 0, y, n, rtol, atol)
-    d1 = _scaled_norm(k, 0, y, n, rtol, atol)
+    d0 = scaled_norm(y, 0, y, n, rtol, atol)
+    d1 = scaled_norm(k, 0, y, n, rtol, atol)
     h0 = 1e-6 if d0 < 1e-10 or d1 < 1e-10 else 0.01 * d0 / d1
     h0 = min(h0, t_end - t)
     d2 = np.inf
@@ -45,7 +46,7 @@ def _initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, exponent, states):
         call_model(rhs, t + h0, states, n, p, u, k, n)
         for i in range(n):
             states[2, i] = k[1, i] - k[0, i]
-        d2 = _scaled_norm(states, 2, y, n, rtol, atol) / h0
+        d2 = scaled_norm(states, 2, y, n, rtol, atol) / h0
         if math.isfinite(d2):
             break
         h0 *= 0.1
@@ -55,16 +56,16 @@ def _initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, exponent, states):
     return h if h > 0.0 and math.isfinite(h) else (t_end - t) * 1e-6
 
 
-@kernel
-def _fill_nan(out, first):
+@kernel(inline=True)
+def fill_nan(out, first):
+    """Mark the outputs from row `first` on as not reached."""
     for row in range(first, out.shape[0]):
         for i in range(out.shape[1]):
             out[row, i] = np.nan
 
 
-@kernel
-@allocating
-def _append(array, n_used, value):
+@kernel(inline=True, allocating=True)
+def append_step(array, n_used, value):
     """Put `value` behind the `n_used` entries of `array`; return the array, longer if it was full."""
     if n_used == array.size:
         longer = np.empty(2 * array.size)

@@ -16,7 +16,7 @@ import hashlib
 import logging
 import re
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +114,7 @@ class _Announcer(event.Listener):
 
     def on_start(self, event: Any) -> None:
         function = event.data["dispatcher"].py_func
-        if (function.__module__ or "").startswith("odefit.") and not function.__name__.startswith("_"):
+        if (function.__module__ or "").startswith("odefit.") and function not in _inlined:
             logger.info("compiling kernel %s (once on this machine)", function.__name__)
 
     def on_end(self, event: Any) -> None:
@@ -132,7 +132,9 @@ class _Guard(event.Listener):
         if dispatcher.py_func in _uncounted:
             for overload in dispatcher.overloads.values():
                 if _holds_arrays(overload.signature.return_type):
-                    raise TypeError(f"the helper {dispatcher.py_func.__name__} returns an array: mark it @allocating")
+                    raise TypeError(
+                        f"the helper {dispatcher.py_func.__name__} returns an array: mark it allocating=True"
+                    )
 
 
 def _holds_arrays(kind: Any) -> bool:
@@ -142,7 +144,7 @@ def _holds_arrays(kind: Any) -> bool:
 
 event.register("numba:compile", _Announcer())
 event.register("numba:compile", _Guard())
-_allocating: set[Callable[..., Any]] = set()
+_inlined: set[Callable[..., Any]] = set()
 _uncounted: set[Callable[..., Any]] = set()
 
 
@@ -156,32 +158,30 @@ def named(name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return rename
 
 
-def allocating(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Mark a helper that makes or returns arrays; see `kernel`."""
-    _allocating.add(function)
-    return function
+def kernel(function: Any = None, *, inline: bool = False, allocating: bool = False) -> Any:
+    """Compile a function to native code on first use: cached, without the GIL, IEEE division, fused products.
 
-
-def kernel(function: Callable[..., Any]) -> Any:
-    """Compile `function` to native code on first use: cached, without the GIL, IEEE division, fused products.
-
-    A name that begins with an underscore marks a helper of other kernels: it is always inlined (a
-    call hands over every array in seven pieces, which costs more than a small loop), and it is
-    neither cached nor announced by itself.
-
-    Helpers count no references: the arrays that they are given live as long as their caller, and counting costs two
-    atomic operations an array and call, of which the compiler removes few (it made `ddm` a third slower).  A helper
-    that makes arrays or returns some is `@kernel` above `@allocating`; without, it does not compile.
+    Parameters
+    ----------
+    inline
+        For helpers of other kernels: always inlined (a call hands over every array in seven pieces, which costs more
+        than a small loop), and neither cached nor announced by themselves.
+    allocating
+        A helper that makes arrays or returns some.  Others count no references: the arrays that they are given live
+        as long as their caller, and counting costs two atomic operations an array and call, of which the compiler
+        removes few (it made `ddm` a third slower).  A helper that is not marked and needs counting does not compile.
     """
-    helper = function.__name__.startswith("_")
-    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, "forceinline": helper}
-    if helper:
+    if function is None:
+        return partial(kernel, inline=inline, allocating=allocating)
+    options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, "forceinline": inline}
+    if inline:
+        _inlined.add(function)
         options["no_cfunc_wrapper"] = True
-    if helper and function not in _allocating:
+    if inline and not allocating:
         options["_nrt"] = False
         _uncounted.add(function)
     dispatcher: Any = numba.njit(**options)(function)
-    if not helper:
+    if not inline:
         dispatcher._cache = _KernelCache(function)
     return dispatcher
 

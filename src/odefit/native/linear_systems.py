@@ -24,8 +24,8 @@ GROWTH_LIMIT = 1e4  # of the entries of a row, before another order of eliminati
 FACTORISED, SINGULAR, GROWN = 0, 1, 2
 
 
-@kernel
-def _dense_factorise(row_ptr, mid, col, jac, shift, n, a, pivots):
+@kernel(inline=True)
+def dense_factorise(row_ptr, mid, col, jac, shift, n, a, pivots):
     """Factorise in place, row by row in ``a[i * n + j]``; the diagonal holds reciprocals of the pivots."""
     for i in range(n * n):
         a[i] = 0.0
@@ -58,7 +58,7 @@ def _dense_factorise(row_ptr, mid, col, jac, shift, n, a, pivots):
     return FACTORISED
 
 
-@kernel
+@kernel(inline=True)
 def _sparse_factorise(row_ptr, mid, row_of, column_of, place, l_ptr, l_col, u_ptr, u_col, jac, shift, n, a, w, limit):
     """Factorise to ``a`` = entries of L, entries of U, reciprocals of the pivots."""
     at_u = l_col.size
@@ -95,22 +95,22 @@ def _sparse_factorise(row_ptr, mid, row_of, column_of, place, l_ptr, l_col, u_pt
     return outcome
 
 
-@kernel
-def _factorise(pattern, jac, shift, n, a, pivots, work, limit):
+@kernel(inline=True)
+def factorise_matrix(pattern, jac, shift, n, a, pivots, work, limit):
     """Factorise ``shift I - J`` into `a` (and `pivots`); return FACTORISED, SINGULAR or GROWN.
 
     ``work`` has room for four vectors; growth beyond `limit` is reported by the sparse backend alone.
     """
     row_ptr, mid, col, row_of, column_of, place, l_ptr, l_col, u_ptr, u_col = pattern
     if row_of.size == 0:
-        return _dense_factorise(row_ptr, mid, col, jac, shift, n, a, pivots)
+        return dense_factorise(row_ptr, mid, col, jac, shift, n, a, pivots)
     return _sparse_factorise(
         row_ptr, mid, row_of, column_of, place, l_ptr, l_col, u_ptr, u_col, jac, shift, n, a, work, limit
     )
 
 
-@kernel
-def _solve_vector(pattern, n, a, pivots, work, x):
+@kernel(inline=True)
+def solve_for_vector(pattern, n, a, pivots, work, x):
     """Overwrite ``x[:n]`` by the solution."""
     row_of, column_of, l_ptr, l_col, u_ptr, u_col = (
         pattern[3],
@@ -153,8 +153,9 @@ def _solve_vector(pattern, n, a, pivots, work, x):
         x[i] = work[column_of[i]]
 
 
-@kernel
-def _dense_solve_block(n, a, pivots, x, b):
+@kernel(inline=True)
+def dense_solve_block(n, a, pivots, x, b):
+    """Solve for a block of four right-hand sides with dense factors."""
     for k in range(n):
         chosen = pivots[k]
         if chosen != k:
@@ -183,7 +184,7 @@ def _dense_solve_block(n, a, pivots, x, b):
         x[b, i, 0], x[b, i, 1], x[b, i, 2], x[b, i, 3] = x0 * v, x1 * v, x2 * v, x3 * v
 
 
-@kernel
+@kernel(inline=True)
 def _sparse_solve_block(row_of, column_of, l_ptr, l_col, u_ptr, u_col, n, a, w, x, b):
     at_u = l_col.size
     at_inverse = at_u + u_col.size
@@ -226,7 +227,7 @@ def solve_blocks(pattern, n, a, pivots, work, x):
     )
     for b in range(x.shape[0]):
         if row_of.size == 0:
-            _dense_solve_block(n, a, pivots, x, b)
+            dense_solve_block(n, a, pivots, x, b)
         else:
             _sparse_solve_block(row_of, column_of, l_ptr, l_col, u_ptr, u_col, n, a, work, x, b)
 

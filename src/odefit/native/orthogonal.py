@@ -14,8 +14,8 @@ import numpy as np
 from odefit.native.kernel import kernel
 
 
-@kernel
-def _column_norm(a, start, j):
+@kernel(inline=True)
+def column_norm(a, start, j):
     """Return the norm of ``a[start:, j]``, safe against overflow and underflow."""
     largest = 0.0
     for i in range(start, a.shape[0]):
@@ -29,10 +29,10 @@ def _column_norm(a, start, j):
     return largest * math.sqrt(total)
 
 
-@kernel
-def _reflect_column(a, k, beta):
+@kernel(inline=True)
+def reflect_column(a, k, beta):
     """Make the reflection that maps ``a[k:, k]`` to a multiple of e_1; store it in place."""
-    norm = _column_norm(a, k, k)
+    norm = column_norm(a, k, k)
     if norm == 0.0:
         beta[k] = 0.0
         return
@@ -45,8 +45,8 @@ def _reflect_column(a, k, beta):
     a[k, k] = head
 
 
-@kernel
-def _apply_to_column(a, k, beta, target, j):
+@kernel(inline=True)
+def apply_to_column(a, k, beta, target, j):
     """Apply reflection `k` to column `j` of `target`."""
     total = target[k, j]
     for i in range(k + 1, a.shape[0]):
@@ -57,16 +57,17 @@ def _apply_to_column(a, k, beta, target, j):
         target[i, j] -= total * a[i, k]
 
 
-@kernel
-def _factor(a, beta):
+@kernel(inline=True)
+def factor_columns(a, beta):
+    """Factor all columns by Householder reflections."""
     for k in range(min(a.shape[0], a.shape[1])):
-        _reflect_column(a, k, beta)
+        reflect_column(a, k, beta)
         for j in range(k + 1, a.shape[1]):
-            _apply_to_column(a, k, beta, a, j)
+            apply_to_column(a, k, beta, a, j)
 
 
-@kernel
-def _factor_pivoted(a, n_columns, beta, pivot):
+@kernel(inline=True)
+def factor_columns_pivoted(a, n_columns, beta, pivot):
     """Factor the first `n_columns` columns with pivoting: the remaining one of largest norm comes next."""
     n_rows = a.shape[0]
     for j in range(n_columns):
@@ -74,24 +75,24 @@ def _factor_pivoted(a, n_columns, beta, pivot):
     for k in range(min(n_rows, n_columns)):
         best, best_norm = k, -1.0
         for j in range(k, n_columns):
-            norm = _column_norm(a, k, j)
+            norm = column_norm(a, k, j)
             if norm > best_norm:
                 best, best_norm = j, norm
         if best != k:
             pivot[k], pivot[best] = pivot[best], pivot[k]
             for i in range(n_rows):
                 a[i, k], a[i, best] = a[i, best], a[i, k]
-        _reflect_column(a, k, beta)
+        reflect_column(a, k, beta)
         for j in range(k + 1, n_columns):
-            _apply_to_column(a, k, beta, a, j)
+            apply_to_column(a, k, beta, a, j)
 
 
-@kernel
-def _apply_transposed(a, n_columns, beta, target):
+@kernel(inline=True)
+def apply_transposed(a, n_columns, beta, target):
     """Set ``target = Q' target`` for the factors of the first `n_columns` columns of `a`."""
     for k in range(min(a.shape[0], n_columns)):
         for j in range(target.shape[1]):
-            _apply_to_column(a, k, beta, target, j)
+            apply_to_column(a, k, beta, target, j)
 
 
 @kernel
@@ -105,8 +106,8 @@ def reduce_least_squares(a, residual, r, b):
     right = np.empty((m, 1))
     for i in range(m):
         right[i, 0] = -residual[i]
-    _factor(a, beta)
-    _apply_transposed(a, n, beta, right)
+    factor_columns(a, beta)
+    apply_transposed(a, n, beta, right)
     for i in range(n):
         for j in range(n):
             r[i, j] = a[i, j] if i < m and j >= i else 0.0
@@ -121,6 +122,6 @@ def reduce_right_side(a, beta, residual, b):
     right = np.empty((m, 1))
     for i in range(m):
         right[i, 0] = -residual[i]
-    _apply_transposed(a, n, beta, right)
+    apply_transposed(a, n, beta, right)
     for i in range(n):
         b[i] = right[i, 0] if i < m else 0.0

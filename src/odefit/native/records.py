@@ -3,7 +3,7 @@
 Handing an array from Python to a kernel takes about a tenth of a microsecond, and a kernel that works for ten of
 them may need thirty arrays.  Those that stay the same from call to call are packed once into a *record*, two words a
 field: an array's address and size, or a number and 0.  The kernel finds field `k` of row `i` of a table of
-records by `_number`, `_floats`, `_integers` or `_unsigned`.
+records by `number_at`, `floats_at`, `integers_at` or `unsigned_at`.
 
 A record does not keep its arrays alive: whoever owns it must.
 """
@@ -20,7 +20,7 @@ from numba import types
 from numba.extending import intrinsic
 from numba.np.numpy_support import carray
 
-from odefit.native.kernel import allocating, kernel
+from odefit.native.kernel import kernel
 
 Words = npt.NDArray[np.int64]
 
@@ -53,30 +53,32 @@ def _pointer_to(element: Any) -> Any:
 _float_pointer, _integer_pointer, _unsigned_pointer = map(_pointer_to, (types.float64, types.int64, types.uint64))
 
 
-@kernel
-def _number(table, i, k):
+@kernel(inline=True)
+def number_at(table, i, k):
+    """Return entry `k` of record `i`, an integer or address."""
     return table[i, 2 * k]
 
 
-@kernel
-@allocating
-def _floats(table, i, k):
+@kernel(inline=True, allocating=True)
+def floats_at(table, i, k):
+    """Return entry `k` of record `i`, an array of floats."""
     return carray(_float_pointer(table[i, 2 * k]), (table[i, 2 * k + 1],))
 
 
-@kernel
-@allocating
-def _integers(table, i, k):
+@kernel(inline=True, allocating=True)
+def integers_at(table, i, k):
+    """Return entry `k` of record `i`, an array of integers."""
     return carray(_integer_pointer(table[i, 2 * k]), (table[i, 2 * k + 1],))
 
 
-@kernel
-@allocating
-def _unsigned(table, i, k):
+@kernel(inline=True, allocating=True)
+def unsigned_at(table, i, k):
+    """Return entry `k` of record `i`, an array of unsigned integers."""
     return carray(_unsigned_pointer(table[i, 2 * k]), (table[i, 2 * k + 1],))
 
 
-@kernel
-def _set_array(table, i, k, array):
+@kernel(inline=True)
+def set_array_at(table, i, k, array):
+    """Note the address of an array, which must be kept alive, as entry `k` of record `i`."""
     table[i, 2 * k] = array.ctypes.data
     table[i, 2 * k + 1] = array.size

@@ -26,7 +26,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.native.kernel import kernel
-from odefit.native.orthogonal import _apply_to_column, _reflect_column
+from odefit.native.orthogonal import apply_to_column, reflect_column
 from odefit.solve.contract import Bordered, LinearModel
 from odefit.solve.scaling import Scaling
 from odefit.solve.steps import DAMPED, StepInfo
@@ -38,14 +38,14 @@ _FRACTION_OF_GRADIENT = 0.1  # of what a projected gradient step promises, that 
 _RADIUS_TOLERANCE = 0.1  # a step may be so much longer than the trust region
 
 
-@kernel
+@kernel(inline=True)
 def _eliminate(work, n_columns, beta, right):
     """Triangularise the first columns of `work` and take the others and `right` along."""
     for k in range(n_columns):
-        _reflect_column(work, k, beta)
+        reflect_column(work, k, beta)
         for j in range(k + 1, work.shape[1]):
-            _apply_to_column(work, k, beta, work, j)
-        _apply_to_column(work, k, beta, right, 0)
+            apply_to_column(work, k, beta, work, j)
+        apply_to_column(work, k, beta, right, 0)
 
 
 @kernel

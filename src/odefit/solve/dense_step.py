@@ -35,23 +35,23 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from odefit.native.kernel import allocating, kernel
+from odefit.native.kernel import kernel
 from odefit.solve.contract import LinearModel, Reduced
 from odefit.solve.equality_rows import (
-    _count_infinite,
-    _drop_columns,
-    _factor_equality,
-    _hold,
-    _hold_with_equality,
-    _list_free,
-    _normal_part,
-    _rotate_columns,
+    count_infinite,
+    drop_columns,
+    factor_equality,
+    hold_bounds,
+    hold_with_equality,
+    list_free,
+    normal_part,
+    rotate_columns,
 )
-from odefit.solve.gradient_step import _descent, _gradient_step, _promised
-from odefit.solve.scaling import Scaling, _scale
-from odefit.solve.step_filters import _damped_gains, _norm, _subspace_gains, _unpivot
+from odefit.solve.gradient_step import gradient_step, negative_gradient, promised_reduction
+from odefit.solve.scaling import Scaling, scale_of
+from odefit.solve.step_filters import damped_gains, norm_of, subspace_gains, unpivot
 from odefit.solve.steps import DAMPED, SUBSPACE, StepInfo
-from odefit.solve.weighted_factors import _apply_backwards, _apply_weighted, _factor_weighted, _rank
+from odefit.solve.weighted_factors import apply_backwards, apply_weighted, factor_weighted, rank_of
 
 Array = npt.NDArray[np.float64]
 
@@ -59,11 +59,11 @@ _FRACTION_OF_GRADIENT = 0.1  # of what a projected gradient step promises, that 
 _FOR_EQUALITY = 0.8  # of the radius, that rows of infinite weight may take
 
 
-@kernel
+@kernel(inline=True)
 def _free_problem(r, b, rows, right, root, n_equality, v, scale, fixed, free, a, c, e):
     """Set up the scaled problem in the free unknowns, the others moved to the right-hand side."""
     n, k = b.size, root.size - n_equality
-    n_free = _list_free(fixed, free)
+    n_free = list_free(fixed, free)
     for i in range(root.size):
         w = right[i]
         for j in range(n):
@@ -86,22 +86,22 @@ def _free_problem(r, b, rows, right, root, n_equality, v, scale, fixed, free, a,
     return n_free
 
 
-@kernel
+@kernel(inline=True)
 def _to_unknowns(a, pivot, x, rank, n_free, y, rank_e, et, n_equality, beta_e, free, scale, column, v):
     """Set ``v[free]`` to the step with these components in the null space (`x`) and outside it (`y`)."""
     z = column[:, 0]
     for i in range(rank_e):
         z[i] = y[i]
-    _unpivot(a, pivot, x, rank, n_free - rank_e, z, rank_e)
+    unpivot(a, pivot, x, rank, n_free - rank_e, z, rank_e)
     if n_equality > 0:
         for i in range(n_free, column.shape[0]):
             column[i, 0] = 0.0
-        _apply_backwards(et, n_equality, beta_e, column)
+        apply_backwards(et, n_equality, beta_e, column)
     for i in range(n_free):
         v[free[i]] = scale[free[i]] * z[i]
 
 
-@kernel
+@kernel(inline=True)
 def _clip_to_box(free, n_free, low, high, fixed, v):
     """Put unknowns that leave the box on their bound; return whether there were any."""
     hit = False
@@ -114,7 +114,7 @@ def _clip_to_box(free, n_free, low, high, fixed, v):
     return hit
 
 
-@kernel
+@kernel(inline=True)
 def _arrive(x, v, lower, upper, x_new):
     """Set ``x_new = x + v``; a bound is met exactly, not to rounding (it would never become active)."""
     for i in range(x.size):
@@ -127,7 +127,7 @@ def _arrive(x, v, lower, upper, x_new):
             x_new[i] = min(upper[i], max(lower[i], x[i] + v[i]))
 
 
-@kernel
+@kernel(inline=True)
 def _scaled_norm(v, scale):
     total = 0.0
     for i in range(v.size):
@@ -135,8 +135,7 @@ def _scaled_norm(v, scale):
     return math.sqrt(total)
 
 
-@kernel
-@allocating
+@kernel(inline=True, allocating=True)
 def _workspace(numbers, places, n, n_heavy, n_equality):
     """Return the parts of a workspace.
 
@@ -178,7 +177,7 @@ def dense_step(
         bound was met), whether a bound was met.
     """
     n = b.size
-    n_equality = _count_infinite(root)
+    n_equality = count_infinite(root)
     n_heavy = root.size - n_equality
     a, beta, gain, scale, et, beta_e, pivot, free, dropped, pivot_e = _workspace(
         numbers, places, n, n_heavy, n_equality
@@ -190,19 +189,19 @@ def dense_step(
     e, y = np.empty(n_equality), np.empty(n_equality)
     for i in range(n):
         low[i], high[i] = min(0.0, lower[i] - x[i]), max(0.0, upper[i] - x[i])
-        scale[i] = _scale(x[i], start[i], logarithmic[i])
+        scale[i] = scale_of(x[i], start[i], logarithmic[i])
         free[i] = i
         v[i] = 0.0
-    _descent(r, b, rows, right, root, descent)
+    negative_gradient(r, b, rows, right, root, descent)
     for i in range(n):
         held[i] = False
         z[i] = 0.0
     if n_equality > 0:
-        _hold_with_equality(
+        hold_with_equality(
             x, lower, upper, descent, scale, rows, right, n_equality, et, beta_e, pivot_e, free, column, y, z, held
         )
     else:
-        _hold(x, lower, upper, descent, z, held)
+        hold_bounds(x, lower, upper, descent, z, held)
     for i in range(n):
         fixed[i] = held[i]
     decrement, first_rank, condition, clipped = 0.0, 0, 1.0, False
@@ -211,14 +210,14 @@ def dense_step(
     for sweep in range(n + 1):
         n_free = _free_problem(r, b, rows, right, root, n_equality, v, scale, fixed, free, a, c, e)
         if n_equality > 0:
-            rank_e = _factor_equality(rows, free, n_free, scale, n_equality, et, beta_e, pivot_e)
-            normal = _normal_part(et, pivot_e, e, rank_e, _FOR_EQUALITY * radius, y)
-            _rotate_columns(a, n_free, et, n_equality, beta_e)
-            _drop_columns(a, n_free, rank_e, y, c)
+            rank_e = factor_equality(rows, free, n_free, scale, n_equality, et, beta_e, pivot_e)
+            normal = normal_part(et, pivot_e, e, rank_e, _FOR_EQUALITY * radius, y)
+            rotate_columns(a, n_free, et, n_equality, beta_e)
+            drop_columns(a, n_free, rank_e, y, c)
         n_left = n_free - rank_e
-        level = _factor_weighted(a, n_left, n_heavy, beta, pivot, row_size, dropped)
-        _apply_weighted(a, n_left, beta, dropped, c)
-        rank = _rank(a, n_left, level)
+        level = factor_weighted(a, n_left, n_heavy, beta, pivot, row_size, dropped)
+        apply_weighted(a, n_left, beta, dropped, c)
+        rank = rank_of(a, n_left, level)
         if sweep == 0:
             first_rank = rank + rank_e
             for i in range(rank):
@@ -230,12 +229,12 @@ def dense_step(
                 )
         remaining = math.sqrt(max(0.0, radius * radius - normal * normal)) if n_equality > 0 else radius
         if kind == SUBSPACE:
-            damping = _subspace_gains(a, c, rank, remaining, gain)
+            damping = subspace_gains(a, c, rank, remaining, gain)
         else:
-            damping = _damped_gains(a, c, rank, remaining, gain)
+            damping = damped_gains(a, c, rank, remaining, gain)
         for i in range(rank):
             z[i] = gain[i] * c[i, 0]
-        length = math.hypot(_norm(z, rank), normal)
+        length = math.hypot(norm_of(z, rank), normal)
         _to_unknowns(a, pivot, z, rank, n_free, y, rank_e, et, n_equality, beta_e, free, scale, column, v)
         if not clipped:
             whole_length, whole_norm = length, _scaled_norm(v, scale)
@@ -245,11 +244,11 @@ def dense_step(
     if clipped and whole_norm > 0.0:
         # what is on bounds now has left the factored problem, but not the step: half of it must be a shorter one
         length = max(length, whole_length * (_scaled_norm(v, scale) / whole_norm))
-    promised = _promised(r, b, rows, right, root, v)
+    promised = promised_reduction(r, b, rows, right, root, v)
     if n_equality == 0 and (clipped or not promised > 0.0):
         # too many unknowns may have been put on bounds at once: never do worse than the gradient
-        gradient_length = _gradient_step(r, b, rows, right, root, descent, scale, low, high, radius, z)
-        gradient_promised = _promised(r, b, rows, right, root, z)
+        gradient_length = gradient_step(r, b, rows, right, root, descent, scale, low, high, radius, z)
+        gradient_promised = promised_reduction(r, b, rows, right, root, z)
         if not promised >= _FRACTION_OF_GRADIENT * gradient_promised:
             promised, length = gradient_promised, gradient_length
             for i in range(n):
@@ -259,7 +258,7 @@ def dense_step(
     info[4], info[5], info[6], info[7], info[8], info[9] = length, decrement, promised, condition, first_rank, clipped
 
 
-@kernel
+@kernel(inline=True)
 def _subtract_product(r, rows, root, n_equality, v, c):
     """Set ``c = c - A v`` for the rows of finite weight."""
     n, k = v.size, root.size - n_equality
@@ -276,7 +275,7 @@ def corrected_step(r, b, rows, right, root, b_trial, right_trial, x, lower, uppe
     """Set ``x_new = x + v + v^a/2``, kept inside the box; return ||x^a||."""
     n = b.size
     n_free, rank, rank_e = int(info[0]), int(info[1]), int(info[2])
-    n_equality = _count_infinite(root)
+    n_equality = count_infinite(root)
     k = root.size - n_equality
     a, beta, gain, scale, et, beta_e, pivot, free, dropped, pivot_e = _workspace(numbers, places, n, k, n_equality)
     c, column = np.empty((k + n, 1)), np.empty((n, 1))
@@ -299,13 +298,13 @@ def corrected_step(r, b, rows, right, root, b_trial, right_trial, x, lower, uppe
         w[i] = 0.0
     normal = 0.0
     if n_equality > 0:
-        normal = _normal_part(et, pivot_e, e, rank_e, np.inf, y)
+        normal = normal_part(et, pivot_e, e, rank_e, np.inf, y)
         _to_unknowns(a, pivot, z, 0, n_free, y, rank_e, et, n_equality, beta_e, free, scale, column, w)
         _subtract_product(r, rows, root, n_equality, w, c)
-    _apply_weighted(a, n_free - rank_e, beta, dropped, c)
+    apply_weighted(a, n_free - rank_e, beta, dropped, c)
     for i in range(rank):
         z[i] = gain[i] * c[i, 0]
-    length = math.hypot(_norm(z, rank), normal)
+    length = math.hypot(norm_of(z, rank), normal)
     _to_unknowns(a, pivot, z, rank, n_free, y, rank_e, et, n_equality, beta_e, free, scale, column, w)
     for i in range(n):
         w[i] = v[i] + 0.5 * w[i]
@@ -315,8 +314,8 @@ def corrected_step(r, b, rows, right, root, b_trial, right_trial, x, lower, uppe
 
 @kernel
 def promised_by(r, b, rows, right, root, v):
-    """Return what the linear model promises for the step `v`; see `_promised`."""
-    return _promised(r, b, rows, right, root, v)
+    """Return what the linear model promises for the step `v`; see `promised_reduction`."""
+    return promised_reduction(r, b, rows, right, root, v)
 
 
 class DenseStepProblem:

@@ -10,23 +10,24 @@ import math
 
 import numpy as np
 
-from odefit.native.kernel import allocating, kernel
-from odefit.native.orthogonal import _apply_transposed, _factor_pivoted
-from odefit.solve.step_filters import _norm
-from odefit.solve.weighted_factors import _apply_backwards, _rank
+from odefit.native.kernel import kernel
+from odefit.native.orthogonal import apply_transposed, factor_columns_pivoted
+from odefit.solve.step_filters import norm_of
+from odefit.solve.weighted_factors import apply_backwards, rank_of
 
 _INWARD = 1e-8  # relative change of an unknown on a bound, by which rows of infinite weight pull it off
 
 
-@kernel
-def _count_infinite(root):
+@kernel(inline=True)
+def count_infinite(root):
+    """Return how many of the descending root weights are infinite."""
     count = 0
     while count < root.size and math.isinf(root[count]):
         count += 1
     return count
 
 
-@kernel
+@kernel(inline=True)
 def _transposed_rows(rows, free, n_free, scale, n_equality, et):
     """Set ``et = (E diag(s))'`` for the rows of infinite weight, in the free unknowns."""
     for j in range(et.shape[0]):
@@ -34,15 +35,15 @@ def _transposed_rows(rows, free, n_free, scale, n_equality, et):
             et[j, i] = rows[i, free[j]] * scale[free[j]] if j < n_free else 0.0
 
 
-@kernel
-def _normal_part(et, pivot_e, e, rank_e, limit, y):
+@kernel(inline=True)
+def normal_part(et, pivot_e, e, rank_e, limit, y):
     """Solve ``L y = e`` forward, shortened to the length `limit`; return its length."""
     for i in range(rank_e):
         total = e[pivot_e[i]]
         for j in range(i):
             total -= et[j, i] * y[j]
         y[i] = total / et[i, i]
-    length = _norm(y, rank_e)
+    length = norm_of(y, rank_e)
     if length > limit:
         for i in range(rank_e):
             y[i] *= limit / length
@@ -50,8 +51,9 @@ def _normal_part(et, pivot_e, e, rank_e, limit, y):
     return length
 
 
-@kernel
-def _list_free(fixed, free):
+@kernel(inline=True)
+def list_free(fixed, free):
+    """List the unknowns that are not fixed; return how many there are."""
     n_free = 0
     for j in range(fixed.size):
         if not fixed[j]:
@@ -60,21 +62,21 @@ def _list_free(fixed, free):
     return n_free
 
 
-@kernel
-def _factor_equality(rows, free, n_free, scale, n_equality, et, beta_e, pivot_e):
+@kernel(inline=True)
+def factor_equality(rows, free, n_free, scale, n_equality, et, beta_e, pivot_e):
     """Factor the rows of infinite weight in the free unknowns; return their rank."""
     _transposed_rows(rows, free, n_free, scale, n_equality, et)
-    _factor_pivoted(et, n_equality, beta_e, pivot_e)
-    return _rank(et, min(n_free, n_equality), abs(et[0, 0]))
+    factor_columns_pivoted(et, n_equality, beta_e, pivot_e)
+    return rank_of(et, min(n_free, n_equality), abs(et[0, 0]))
 
 
-@kernel
+@kernel(inline=True)
 def _reduce_descent(descent, scale, rows, et, beta_e, pivot_e, n_equality, rank_e, free, n_free, column, reduced):
     """Set ``reduced = descent - E' mu`` with the multipliers that leave least of it in the free unknowns."""
     n = descent.size
     for j in range(n):
         column[j, 0] = descent[free[j]] * scale[free[j]] if j < n_free else 0.0
-    _apply_transposed(et, n_equality, beta_e, column)
+    apply_transposed(et, n_equality, beta_e, column)
     for i in range(rank_e - 1, -1, -1):
         total = column[i, 0]
         for j in range(i + 1, rank_e):
@@ -87,8 +89,8 @@ def _reduce_descent(descent, scale, rows, et, beta_e, pivot_e, n_equality, rank_
         reduced[j] = total
 
 
-@kernel
-def _hold(x, lower, upper, descent, inward, held):
+@kernel(inline=True)
+def hold_bounds(x, lower, upper, descent, inward, held):
     """Mark unknowns pressed against a bound that was reached; return whether that changed any mark."""
     changed = False
     for i in range(x.size):
@@ -100,31 +102,30 @@ def _hold(x, lower, upper, descent, inward, held):
     return changed
 
 
-@kernel
-@allocating
-def _hold_with_equality(
+@kernel(inline=True, allocating=True)
+def hold_with_equality(
     x, lower, upper, descent, scale, rows, right, n_equality, et, beta_e, pivot_e, free, column, y, reduced, held
 ):
     """Mark unknowns that multipliers press against a bound, and that rows of infinite weight do not pull off it."""
     n = x.size
     inward = np.empty(n)
     for sweep in range(n + 2):
-        n_free = _list_free(held, free)
-        rank_e = _factor_equality(rows, free, n_free, scale, n_equality, et, beta_e, pivot_e)
+        n_free = list_free(held, free)
+        rank_e = factor_equality(rows, free, n_free, scale, n_equality, et, beta_e, pivot_e)
         if sweep == 0:
-            _normal_part(et, pivot_e, right, rank_e, np.inf, y)
+            normal_part(et, pivot_e, right, rank_e, np.inf, y)
             for i in range(n):
                 column[i, 0] = y[i] if i < rank_e else 0.0
-            _apply_backwards(et, n_equality, beta_e, column)
+            apply_backwards(et, n_equality, beta_e, column)
             for i in range(n):
                 inward[i] = column[i, 0]
         _reduce_descent(descent, scale, rows, et, beta_e, pivot_e, n_equality, rank_e, free, n_free, column, reduced)
-        if not _hold(x, lower, upper, reduced, inward, held):
+        if not hold_bounds(x, lower, upper, reduced, inward, held):
             break
 
 
-@kernel
-def _rotate_columns(a, n_free, et, n_equality, beta_e):
+@kernel(inline=True)
+def rotate_columns(a, n_free, et, n_equality, beta_e):
     """Set ``a = a Q`` for the orthogonal matrix whose first columns span the rows of infinite weight."""
     for k in range(min(n_free, n_equality)):
         for i in range(a.shape[0]):
@@ -137,8 +138,8 @@ def _rotate_columns(a, n_free, et, n_equality, beta_e):
                 a[i, j] -= total * et[j, k]
 
 
-@kernel
-def _drop_columns(a, n_free, first, y, c):
+@kernel(inline=True)
+def drop_columns(a, n_free, first, y, c):
     """Move the first columns times `y` to the right-hand side, and the others to the front."""
     for i in range(a.shape[0]):
         for j in range(first):

@@ -7,8 +7,8 @@ import math
 from odefit.native.kernel import kernel
 
 
-@kernel
-def _promised(r, b, rows, right, root, v):
+@kernel(inline=True)
+def promised_reduction(r, b, rows, right, root, v):
     """Return the reduction of the rows of finite weight that the linear model promises for the step `v`."""
     n = b.size
     total = 0.0
@@ -26,8 +26,8 @@ def _promised(r, b, rows, right, root, v):
     return 0.5 * total
 
 
-@kernel
-def _descent(r, b, rows, right, root, out):
+@kernel(inline=True)
+def negative_gradient(r, b, rows, right, root, out):
     """Set `out` to the negative gradient of the rows of finite weight."""
     n = b.size
     for j in range(n):
@@ -40,7 +40,7 @@ def _descent(r, b, rows, right, root, out):
         out[j] = g
 
 
-@kernel
+@kernel(inline=True)
 def _longest_gradient_step(r, rows, root, descent, scale, longest, v):
     """Return where to begin the search: `longest`, or far beyond the best multiple were there no bounds."""
     n = descent.size
@@ -62,8 +62,8 @@ def _longest_gradient_step(r, rows, root, descent, scale, longest, v):
     return min(longest, 1e6 * slope / square) if square > 0.0 else longest
 
 
-@kernel
-def _gradient_step(r, b, rows, right, root, descent, scale, low, high, radius, v):
+@kernel(inline=True)
+def gradient_step(r, b, rows, right, root, descent, scale, low, high, radius, v):
     """Set `v` to the best of some projected, scaled gradient steps within the radius; return its length."""
     n = b.size
     length = 0.0
@@ -78,7 +78,7 @@ def _gradient_step(r, b, rows, right, root, descent, scale, low, high, radius, v
     for _ in range(60):
         for j in range(n):
             v[j] = min(high[j], max(low[j], t * scale[j] * scale[j] * descent[j]))
-        promised = _promised(r, b, rows, right, root, v)
+        promised = promised_reduction(r, b, rows, right, root, v)
         if promised > best:
             best, best_t = promised, t
         t *= 0.5

@@ -12,8 +12,8 @@ from odefit.native.kernel import kernel
 Array = npt.NDArray[np.float64]
 
 
-@kernel
-def _scale(x, start, logarithmic):
+@kernel(inline=True)
+def scale_of(x, start, logarithmic):
     """Return the scale of one unknown.
 
     A logarithmic unknown has scale 1; a linear one the size of its value, but at least a tenth of its
@@ -28,7 +28,7 @@ def _scale(x, start, logarithmic):
 def scales(x, start, logarithmic, out):
     """Fill the scales of all unknowns."""
     for i in range(x.size):
-        out[i] = _scale(x[i], start[i], logarithmic[i])
+        out[i] = scale_of(x[i], start[i], logarithmic[i])
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,15 +7,16 @@ import math
 from odefit.native.kernel import kernel
 
 
-@kernel
-def _norm(x, n):
+@kernel(inline=True)
+def norm_of(x, n):
+    """Return the norm of the first `n` entries."""
     total = 0.0
     for i in range(n):
         total += x[i] * x[i]
     return math.sqrt(total)
 
 
-@kernel
+@kernel(inline=True)
 def _damping(a, c, rank, radius):
     """Return mu >= 0 such that ||d c/(d^2 + mu)|| <= radius, with equality unless mu = 0."""
     total = 0.0
@@ -39,8 +40,8 @@ def _damping(a, c, rank, radius):
     return mu
 
 
-@kernel
-def _damped_gains(a, c, rank, radius, gain):
+@kernel(inline=True)
+def damped_gains(a, c, rank, radius, gain):
     """Fill the filter (28); return mu."""
     mu = _damping(a, c, rank, radius)
     for i in range(rank):
@@ -48,8 +49,8 @@ def _damped_gains(a, c, rank, radius, gain):
     return mu
 
 
-@kernel
-def _subspace_gains(a, c, rank, radius, gain):
+@kernel(inline=True)
+def subspace_gains(a, c, rank, radius, gain):
     """Fill the filter (30); return the fraction of the Gauss-Newton step's promise that is given up."""
     length2, squares = 0.0, 0.0
     best, best_rho, best_alpha = -1.0, 0, 0.0
@@ -66,8 +67,8 @@ def _subspace_gains(a, c, rank, radius, gain):
     return 0.0 if squares == 0.0 else (squares - best) / squares
 
 
-@kernel
-def _unpivot(a, pivot, x, rank, n_columns, z, first):
+@kernel(inline=True)
+def unpivot(a, pivot, x, rank, n_columns, z, first):
     """Set ``z[first:] = P U^-1 x`` for x that is zero beyond the rank; overwrites `x`."""
     for i in range(rank - 1, -1, -1):
         total = 0.0

@@ -11,20 +11,21 @@ from __future__ import annotations
 import math
 
 from odefit.native.kernel import kernel
-from odefit.native.orthogonal import _apply_to_column, _column_norm, _reflect_column
+from odefit.native.orthogonal import apply_to_column, column_norm, reflect_column
 
 _RANK_TOLERANCE = 1e-10  # relative to the largest diagonal element: a guard against rounding only
 
 
-@kernel
-def _rank(a, n, level):
+@kernel(inline=True)
+def rank_of(a, n, level):
+    """Return how many diagonal elements differ from zero, measured by `level`."""
     rank = 0
     while rank < n and abs(a[rank, rank]) > _RANK_TOLERANCE * level:
         rank += 1
     return rank
 
 
-@kernel
+@kernel(inline=True)
 def _row_norm(a, i, first, n_columns):
     total = 0.0
     for j in range(first, n_columns):
@@ -32,8 +33,8 @@ def _row_norm(a, i, first, n_columns):
     return total
 
 
-@kernel
-def _factor_weighted(a, n_columns, n_heavy, beta, pivot, row_size, dropped):
+@kernel(inline=True)
+def factor_weighted(a, n_columns, n_heavy, beta, pivot, row_size, dropped):
     """Factor the first columns with pivoting, heavy rows first; return the size of the light rows.
 
     What is left of a heavy row when the ones above it are eliminated is set to zero where it is rounding;
@@ -42,7 +43,7 @@ def _factor_weighted(a, n_columns, n_heavy, beta, pivot, row_size, dropped):
     level = 0.0
     for j in range(n_columns):
         pivot[j] = j
-        level = max(level, _column_norm(a, n_heavy, j))
+        level = max(level, column_norm(a, n_heavy, j))
     for i in range(n_heavy):
         row_size[i] = _row_norm(a, i, 0, n_columns)
         dropped[i] = -1
@@ -54,32 +55,32 @@ def _factor_weighted(a, n_columns, n_heavy, beta, pivot, row_size, dropped):
                     a[i, j] = 0.0
         best, best_norm = k, -1.0
         for j in range(k, n_columns):
-            norm = _column_norm(a, k, j)
+            norm = column_norm(a, k, j)
             if norm > best_norm:
                 best, best_norm = j, norm
         if best != k:
             pivot[k], pivot[best] = pivot[best], pivot[k]
             for i in range(a.shape[0]):
                 a[i, k], a[i, best] = a[i, best], a[i, k]
-        _reflect_column(a, k, beta)
+        reflect_column(a, k, beta)
         for j in range(k + 1, n_columns):
-            _apply_to_column(a, k, beta, a, j)
+            apply_to_column(a, k, beta, a, j)
     return level
 
 
-@kernel
-def _apply_weighted(a, n_columns, beta, dropped, c):
-    """Set ``c = Q' c`` for the factors of `_factor_weighted`, without what rows that were dropped still miss."""
+@kernel(inline=True)
+def apply_weighted(a, n_columns, beta, dropped, c):
+    """Set ``c = Q' c`` for the factors of `factor_weighted`, without what rows that were dropped still miss."""
     for k in range(min(a.shape[0], n_columns)):
         for i in range(dropped.size):
             if dropped[i] == k:
                 c[i, 0] = 0.0
-        _apply_to_column(a, k, beta, c, 0)
+        apply_to_column(a, k, beta, c, 0)
 
 
-@kernel
-def _apply_backwards(a, n_columns, beta, target):
+@kernel(inline=True)
+def apply_backwards(a, n_columns, beta, target):
     """Set ``target = Q target`` for the factors of the first `n_columns` columns of `a`."""
     for k in range(min(a.shape[0], n_columns) - 1, -1, -1):
         for j in range(target.shape[1]):
-            _apply_to_column(a, k, beta, target, j)
+            apply_to_column(a, k, beta, target, j)

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.native.kernel import kernel
-from odefit.native.orthogonal import _apply_transposed, _factor
+from odefit.native.orthogonal import apply_transposed, factor_columns
 from odefit.solve.contract import Bordered
 from odefit.transcribe.blocks import BlockLayout
 
@@ -22,7 +22,7 @@ def reduce_blocks(jacobian, residual, row_order, first, factors, beta, r, b):
             factors[row, j] = jacobian[row_order[row], j]
     for block in range(first.size - 1):
         part = factors[first[block] : first[block + 1]]
-        _factor(part, beta[block])
+        factor_columns(part, beta[block])
         for i in range(width):
             for j in range(width):
                 r[block, i, j] = part[i, j] if i < part.shape[0] and j >= i else 0.0
@@ -38,7 +38,7 @@ def reduce_block_residuals(residual, row_order, first, factors, beta, b):
         right = np.empty((part.shape[0], 1))
         for i in range(part.shape[0]):
             right[i, 0] = -residual[row_order[first[block] + i]]
-        _apply_transposed(part, width, beta[block], right)
+        apply_transposed(part, width, beta[block], right)
         for i in range(width):
             b[block, i] = right[i, 0] if i < part.shape[0] else 0.0
 

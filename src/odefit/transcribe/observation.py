@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from odefit.criteria.least_squares import _residual, heavy_measurements, root_weights
+from odefit.criteria.least_squares import heavy_measurements, root_weights, weighted_residual
 from odefit.integrate import segment_ends
 from odefit.native.calls import call_observe
 from odefit.native.kernel import kernel
@@ -254,7 +254,7 @@ def observe_residuals(
                 call_observe(functions[1], times[current], y, current * n, p, u, a, nonzeros, 0)
         g = observable[k]
         row = first + k
-        residual[row] = _residual(out[g], value[k], root_weight[k])
+        residual[row] = weighted_residual(out[g], value[k], root_weight[k])
         squares += residual[row] * residual[row]
         for c in range(q):
             total = 0.0

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from odefit.compile.parameter_map import _fill_slots, map_slots
+from odefit.compile.parameter_map import fill_slots, map_slots
 from odefit.integrate import Counters
 from odefit.integrate.native import EXPLICIT_SIGNATURE
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_call
-from odefit.native.records import _floats, _integers, _number, _set_array, _unsigned
+from odefit.native.records import floats_at, integers_at, number_at, set_array_at, unsigned_at
 from odefit.transcribe.observation import observe_residuals
 from odefit.transcribe.record import (
     AT,
@@ -74,48 +74,49 @@ def shoot_experiments(
     steps, counts
         Those of the last experiment, if they were chosen.
     """
-    n_slots = _floats(table, first, SLOT_VALUES).size
+    n_slots = floats_at(table, first, SLOT_VALUES).size
     slots, slopes, bends, u = np.empty(n_slots), np.empty(n_slots), np.empty(n_slots), np.empty(0)
-    _fill_slots(
-        x, _integers(table, first, SCALE_CODES), _floats(table, first, LOWER), _floats(table, first, UPPER),
-        _integers(table, first, FREE), _floats(table, first, SLOT_VALUES), slots, slopes, bends,
+    fill_slots(
+        x, integers_at(table, first, SCALE_CODES), floats_at(table, first, LOWER), floats_at(table, first, UPPER),
+        integers_at(table, first, FREE), floats_at(table, first, SLOT_VALUES), slots, slopes, bends,
     )  # fmt: skip
     ratio_most, total, bad_row, no_function = 0.0, 0.0, -1, first - first
     steps, counts = np.empty(0), np.empty(0, np.int64)
     for i in range(first, last):
-        n, n_p = _number(table, i, N_STATES), _number(table, i, N_PARAMETERS)
-        times, columns, at = _floats(table, i, TIMES), _integers(table, i, COLUMNS), _integers(table, i, AT)
-        start = _floats(table, i, START)[0]
+        n, n_p = number_at(table, i, N_STATES), number_at(table, i, N_PARAMETERS)
+        times, columns, at = floats_at(table, i, TIMES), integers_at(table, i, COLUMNS), integers_at(table, i, AT)
+        start = floats_at(table, i, START)[0]
         q = columns.size if order >= 1 else 0
         p, y0, dp, dy0 = np.empty(n_p), np.empty(n), np.empty((n_p, q)), np.empty((n, q))
         map_slots(
-            (_number(table, i, MAP), _number(table, i, MAP_JACOBIAN), no_function),
-            _integers(table, i, MAP_ROW_PTR), _unsigned(table, i, MAP_COL), start, slots, slopes, bends,
-            _integers(table, i, GATHER), _floats(table, i, CONSTANTS), _integers(table, i, COLUMN_OF_INPUT), order,
-            p, y0, dp, dy0, dp[:0], dy0[:0],
+            (number_at(table, i, MAP), number_at(table, i, MAP_JACOBIAN), no_function),
+            integers_at(table, i, MAP_ROW_PTR), unsigned_at(table, i, MAP_COL), start, slots, slopes, bends,
+            integers_at(table, i, GATHER), floats_at(table, i, CONSTANTS), integers_at(table, i, COLUMN_OF_INPUT),
+            order, p, y0, dp, dy0, dp[:0], dy0[:0],
         )  # fmt: skip
         y, s = np.empty((times.size, n)), np.empty((times.size, n, q))
-        ends = _floats(table, i, ENDS)
-        counts = np.zeros(_COUNTERS + ends.size, np.int64) if adapt else _integers(table, i, COUNTS).copy()
+        ends = floats_at(table, i, ENDS)
+        counts = np.zeros(_COUNTERS + ends.size, np.int64) if adapt else integers_at(table, i, COUNTS).copy()
         status, t, cause, ratio, steps = _call_explicit(
-            _number(table, i, INTEGRATOR),
+            number_at(table, i, INTEGRATOR),
             (
-                (_number(table, i, RHS), _number(table, i, RHS_DIRECTIONS), no_function), start, ends,
+                (number_at(table, i, RHS), number_at(table, i, RHS_DIRECTIONS), no_function), start, ends,
                 y0, p, u, dy0, dp, dy0[:0], dp[:0], times, y, s, np.empty((times.size, n, 0)),
-                u if adapt else _floats(table, i, STEPS), counts, not adapt, rtol, atol, max_steps, order, detect, stop,
+                u if adapt else floats_at(table, i, STEPS), counts, not adapt, rtol, atol, max_steps, order, detect,
+                stop,
             ),
         )  # fmt: skip
         if status != 0:
             return i, status, t, cause, np.inf, np.nan, -1, None, None
         if adapt:
-            _set_array(table, i, STEPS, steps)
-            _set_array(table, i, COUNTS, counts)
+            set_array_at(table, i, STEPS, steps)
+            set_array_at(table, i, COUNTS, counts)
         half_square, bad = observe_residuals(
-            (_number(table, i, OBSERVE), _number(table, i, OBSERVE_JACOBIAN)),
-            _integers(table, i, OBSERVE_ROW_PTR), _unsigned(table, i, OBSERVE_COL), times, y, s, p, u, dp, at,
-            _integers(table, i, OBSERVABLE), _floats(table, i, VALUE), _floats(table, i, ROOT_WEIGHT), columns,
-            _integers(table, i, ROW_SLOTS).reshape(at.size, _number(table, i, N_ARGUMENTS)), slots, slopes,
-            _integers(table, i, COLUMN_OF_SLOT), _number(table, i, FIRST_ROW), order, residual, jacobian,
+            (number_at(table, i, OBSERVE), number_at(table, i, OBSERVE_JACOBIAN)),
+            integers_at(table, i, OBSERVE_ROW_PTR), unsigned_at(table, i, OBSERVE_COL), times, y, s, p, u, dp, at,
+            integers_at(table, i, OBSERVABLE), floats_at(table, i, VALUE), floats_at(table, i, ROOT_WEIGHT), columns,
+            integers_at(table, i, ROW_SLOTS).reshape(at.size, number_at(table, i, N_ARGUMENTS)), slots, slopes,
+            integers_at(table, i, COLUMN_OF_SLOT), number_at(table, i, FIRST_ROW), order, residual, jacobian,
         )  # fmt: skip
         ratio_most, total, bad_row = max(ratio_most, ratio), total + half_square, max(bad_row, bad)
     if adapt:
