@@ -63,7 +63,7 @@ def allowed(problem: Problem) -> float:
     if has_absolute_sigma(problem.measurements):
         variance = 1.0
     elif best < 1e-9:
-        variance = (0.01 * result.objective_function.data_norm) ** 2 / result.n_data
+        variance = (0.01 * result.plan.data.norm) ** 2 / result.n_data
     else:
         variance = 2.0 * best / (result.n_data - len(problem.free))
     return best + DISPLACEMENT * variance

@@ -17,30 +17,21 @@ import numpy as np
 from scipy.optimize import least_squares
 
 from benchmarks.more_garbow_hillstrom_functions import FUNCTIONS, TestFunction
-from odefit.native.orthogonal import reduce_least_squares, reduce_right_side
-from odefit.solve import SOLVERS, Evaluation, OmegaTolerance, Reduced, Scaling, SolverResult, Termination, solve
+from odefit.solve import (
+    SOLVERS,
+    Evaluation,
+    Failed,
+    LeastSquares,
+    OmegaTolerance,
+    Scaling,
+    SolverResult,
+    Termination,
+    solve,
+)  # fmt: skip
+from odefit.solve.dense import DenseLinear
 
 STATIONARY = 1e-4
 """Largest cosine between the residual and a column of the Jacobian that counts as a right angle."""
-
-
-class FunctionLinear:
-    """The linearisation of a function of NumPy arrays."""
-
-    def __init__(self, jacobian: np.ndarray, residual: np.ndarray) -> None:
-        n = jacobian.shape[1]
-        self._factors = jacobian.copy()
-        r, b = np.empty((n, n)), np.empty(n)
-        self._beta = reduce_least_squares(self._factors, residual, r, b)
-        self._reduced = Reduced(r, b)
-
-    def reduce(self) -> Reduced:
-        return self._reduced
-
-    def reduce_residual(self, residual: np.ndarray) -> np.ndarray:
-        b = np.empty(self._factors.shape[1])
-        reduce_right_side(self._factors, self._beta, residual, b)
-        return b
 
 
 @dataclass
@@ -48,8 +39,6 @@ class FunctionObjective:
     """A test function as the solvers see it; where it overflows it has no value."""
 
     problem: TestFunction
-    heavy_root = np.empty(0)
-    bordered = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -61,9 +50,10 @@ class FunctionObjective:
     def evaluate(self, x: np.ndarray, order: int) -> Evaluation:
         residual = residual_of(self.problem, x)
         if not np.abs(residual).max() < 1e100:
-            return Evaluation(x, 1, math.nan, np.full(residual.size, math.nan), None, math.inf, "overflow")
-        linear = FunctionLinear(jacobian_of(self.problem, x), residual) if order else None
-        return Evaluation(x, 1, 0.5 * float(residual @ residual), residual, linear, 0.0)
+            return Failed(x, 1, "overflow")
+        linear = DenseLinear(jacobian_of(self.problem, x), residual) if order else None
+        square = float(residual @ residual)
+        return LeastSquares(x, 1, 0.5 * square, residual, linear, math.sqrt(square), 0.0)
 
 
 def residual_of(problem: TestFunction, x: np.ndarray) -> np.ndarray:

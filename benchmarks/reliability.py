@@ -63,7 +63,7 @@ class End:
 def threshold(result: FitResult, seen: Look) -> float:
     """Return what ||Q'r|| may be at a point that is called stationary."""
     settings = result.problem.settings
-    resolved = 0.1 * settings.rtol * result.objective_function.data_norm
+    resolved = 0.1 * settings.rtol * result.plan.data.norm
     return 10.0 * max(settings.tol * seen.norm, resolved)
 
 

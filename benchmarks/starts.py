@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 import odefit as of
 from odefit.problem import Problem
+from odefit.solve import Failed
 from odefit.strategy import FitResult
 from odefit.transcribe import SingleShooting
 
@@ -66,9 +67,9 @@ def look(result: FitResult) -> Look:
     x = result.solution.x
     objective.refresh(x)
     point = objective.evaluate(x, 1)
-    if point.linear is None:
+    if isinstance(point, Failed) or point.linear is None:
         return Look(math.nan)
-    reduced = point.linear.reduce()
+    reduced = point.linear.triangle()
     linear_scale = np.array([scale == "linear" for scale in objective.compiled.theta_scales])
     size = np.where(linear_scale, np.maximum(np.abs(x), 1e-8), 1.0)
     free = ~result.solution.active

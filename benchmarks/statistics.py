@@ -53,10 +53,10 @@ def main() -> None:
         def iteration(objective: SingleShooting = objective, x: np.ndarray = x) -> None:
             linear = objective.evaluate(x.copy(), 1).linear
             assert linear is not None
-            linear.reduce()
+            linear.triangle()
 
         def statistics(result: FitResult = result) -> None:
-            fresh = FitResult(result.problem, result.solution, result.objective_function)
+            fresh = FitResult(result.problem, result.solution, result.integrators)
             fresh.parameters, fresh.warnings, fresh.tests, fresh.criteria, fresh.r2  # noqa: B018
 
         best = best_cpu_seconds({"iteration": iteration, "statistics": statistics}, rounds=5)

@@ -17,9 +17,9 @@ import odefit as of
 from benchmarks.timing import best_cpu_seconds
 from odefit.problem import Problem
 from odefit.solve import Scaling
-from odefit.solve.bordered_step import BorderedStepProblem
+from odefit.solve.bordered import BorderedLinear
+from odefit.solve.scaled_step import ScaledSteps
 from odefit.transcribe import SingleShooting
-from odefit.transcribe.bordered import BorderedLinear
 
 MODEL = """
 G' = -ka*G
@@ -68,7 +68,7 @@ def main() -> None:
     number = int(sys.argv[1]) if len(sys.argv) > 1 else 60
     problem = subjects(number)
     result = of.fit(problem)
-    print(f"{number} subjects, {len(result.objective_function.names)} unknowns, {result.n_data} data")
+    print(f"{number} subjects, {len(result.plan.names)} unknowns, {result.n_data} data")
     print(f"{result.status}: {result.iterations} iterations, {result.evaluations} evaluations")
     for name, value in COMMON.items():
         row = result.parameters[name]
@@ -77,12 +77,11 @@ def main() -> None:
     objective = SingleShooting(problem)
     x = result.solution.x
     objective.refresh(x)
-    point = objective.evaluate(x, 1)
-    linear = point.linear
+    linear = result.solution.linear
     assert isinstance(linear, BorderedLinear)
     scaling = Scaling(x, np.ones(x.size, dtype=bool))
     unbounded = np.full(x.size, np.inf)
-    steps = BorderedStepProblem(scaling, -unbounded, unbounded)
+    steps = ScaledSteps(scaling, -unbounded, unbounded, np.empty(0))
 
     def algebra() -> None:
         fresh = BorderedLinear(linear.compact, linear.residual, linear.layout)

@@ -12,19 +12,17 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import Curves, compile_problem
-from odefit.criteria.least_squares import has_absolute_sigma, log_likelihood
+from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.errors import OdefitError
 from odefit.formats import load_problem
 from odefit.integrate import Run, Status, integrator, segment_ends
 from odefit.native.stop import StopFlag, stop_on_interrupt
 from odefit.problem import Problem
-from odefit.solve import Solver, TraceRow
+from odefit.solve import Failed, Solver, TraceRow
 from odefit.strategy import FitResult, fit_by
 from odefit.strategy.times import data_times
 from odefit.study import StartRun, fit_from_many
 from odefit.transcribe import SingleShooting
-from odefit.transcribe.bordered import BorderedLinear
-from odefit.transcribe.dense import DenseLinear
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,9 +151,10 @@ class PointEvaluation:
     status, message
         "ok", or "failed" with the reason; then all numbers are NaN.
     residuals, jacobian
-        Weighted residuals (N,), and their derivatives by the natural values of the free parameters (N, n).
+        Weighted residuals (N,), and their derivatives by the natural values of the free parameters (N, n); None
+        below order 1, and for a criterion that is no sum over the data.
     objective
-        Half the sum of squares, priors included.
+        What a fit minimises, priors included: half the sum of squares for least squares.
     loglik
         Normal log likelihood of the data.
     """
@@ -178,10 +177,13 @@ def evaluate(problem: Problem, parameters: Mapping[str, float] | None = None, or
     x = objective.compiled.theta_start
     objective.refresh(x)
     found = objective.evaluate(x, order)
+    plan = objective.plan
+    if isinstance(found, Failed):
+        missing = np.full(plan.n_residuals, np.nan)
+        return PointEvaluation("failed", found.failure, missing, None, np.nan, np.nan)
     jacobian = None
-    if order and isinstance(found.linear, DenseLinear | BorderedLinear):
-        jacobian = found.linear.jacobian / objective.compiled.to_natural(x)[1]
-    squares = objective.sum_of_squares(found)
-    loglik = log_likelihood(squares, objective.root_weights, absolute=has_absolute_sigma(problem.measurements))
-    status = "failed" if found.failure else "ok"
-    return PointEvaluation(status, found.failure, found.residual, jacobian, found.value, loglik)
+    if order and found.linear is not None and not plan.criterion.joint:
+        jacobian = found.linear.jacobian / plan.compiled.to_natural(x)[1]
+    absolute = has_absolute_sigma(problem.measurements)
+    loglik = plan.criterion.log_likelihood(plan.finite(found.differences), plan.root_weights, absolute=absolute)
+    return PointEvaluation("ok", "", found.differences, jacobian, found.value, loglik)

@@ -128,7 +128,11 @@ OTHER = {
     "rtol": (with_section("[integrator]\nrtol = 2"), "'rtol' is 2"),
     "max_steps": (with_section("[integrator]\nmax_steps = 1.5"), "whole number"),
     "max_steps is huge": (with_section("[integrator]\nmax_steps = 0xffffffffffffffffff"), "too large"),
-    "criterion": (with_section("[fit]\ncriterion = 'x'"), r"not supported yet: 'criterion' in \[fit\]"),
+    "criterion": (with_section("[fit]\ncriterion = 'x'"), "there is no criterion 'x'. There are: least-squares"),
+    "criterion to come": (
+        with_section("[fit]\ncriterion = 'determinant'"),
+        "not supported yet: criterion = 'determinant'",
+    ),
     "solver": (with_section("[fit]\nsolver = 3"), r"solver must be text"),
     "starts": (with_section("[fit]\nstarts = 0"), "'starts' is 0; it must be at least 1"),
     "seed": (with_section("[fit]\nseed = -1"), "'seed' is -1; it must not be negative"),

@@ -9,8 +9,9 @@ import numpy as np
 
 from odefit.solve import (
     Evaluation,
+    Failed,
+    LeastSquares,
     OmegaTolerance,
-    Reduced,
     Scaling,
     SolverResult,
     Termination,
@@ -18,25 +19,7 @@ from odefit.solve import (
     TrustStep,
     solve,
 )
-
-
-class NumpyLinear:
-    """``r + J dx`` with a dense J, reduced by NumPy's QR."""
-
-    def __init__(self, jacobian: np.ndarray, residual: np.ndarray) -> None:
-        m, n = jacobian.shape
-        q, r = np.linalg.qr(jacobian)
-        self._q = q
-        self._missing = max(n - m, 0)
-        self._reduced = Reduced(
-            np.ascontiguousarray(np.vstack([r, np.zeros((self._missing, n))])), self.reduce_residual(residual)
-        )
-
-    def reduce(self) -> Reduced:
-        return self._reduced
-
-    def reduce_residual(self, residual: np.ndarray) -> np.ndarray:
-        return np.concatenate([-self._q.T @ residual, np.zeros(self._missing)])
+from odefit.solve.dense import DenseLinear
 
 
 def complex_step(function: Callable, x: np.ndarray) -> np.ndarray:
@@ -54,8 +37,6 @@ class DenseObjective:
     def __init__(self, function: Callable, names: tuple[str, ...], fails: Callable | None = None) -> None:
         self.function = function
         self.names = names
-        self.heavy_root = np.empty(0)
-        self.bordered = False
         self.fails = fails
         self.generation = 0
         self.log: list[tuple[np.ndarray, int, int, float]] = []
@@ -69,17 +50,20 @@ class DenseObjective:
         assert len(self.log) < self.limit, "the solver does not come to an end"
         words = self.fails(x) if self.fails else ""
         if words:
-            return self._record(x, order, math.nan, np.full(1, math.nan), None, math.inf, words)
+            return self.failed(x, order, words)
         residual = np.asarray(self.function(x), dtype=float)
-        linear = NumpyLinear(complex_step(self.function, x), residual) if order else None
-        return self._record(x, order, 0.5 * float(residual @ residual), residual, linear, self.error_ratio(x))
+        linear = DenseLinear(complex_step(self.function, x), residual) if order else None
+        value = 0.5 * float(residual @ residual)
+        self.log.append((x.copy(), order, self.generation, value))
+        size = math.sqrt(2.0 * value)
+        return LeastSquares(x, self.generation, value, residual, linear, size, self.error_ratio(x))
 
     def error_ratio(self, x: np.ndarray) -> float:
         return 0.0
 
-    def _record(self, x, order, value, residual, linear, ratio, words="", interrupted=False) -> Evaluation:
-        self.log.append((x.copy(), order, self.generation, value))
-        return Evaluation(x, self.generation, value, residual, linear, ratio, words, interrupted)
+    def failed(self, x: np.ndarray, order: int, words: str, *, interrupted: bool = False) -> Failed:
+        self.log.append((x.copy(), order, self.generation, math.nan))
+        return Failed(x, self.generation, words, interrupted)
 
 
 def minimise(objective, x0, *, lower=None, upper=None, logarithmic=False, callback=None, **parts) -> SolverResult:

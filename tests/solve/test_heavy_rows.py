@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy.linalg import null_space, qr
 
-from odefit.solve import Heavy, Reduced, Scaling
+from odefit.solve import Heavy, HeavyMisfit, LeastSquares, Scaling, Triangle
 from odefit.solve.contract import NO_HEAVY
-from odefit.solve.dense_step import DenseStepProblem
+from odefit.solve.factor_step import FactorSteps
 from odefit.solve.steps import DAMPED, SUBSPACE
 
 INF = np.inf
@@ -21,12 +21,12 @@ class Linear:
     """A reduced linear model; its light residual is -b."""
 
     def __init__(self, r, b, heavy=NO_HEAVY):
-        self.reduced = Reduced(np.ascontiguousarray(r), b, heavy)
+        self.reduced = Triangle(np.ascontiguousarray(r), b, heavy)
 
-    def reduce(self):
+    def triangle(self):
         return self.reduced
 
-    def reduce_residual(self, residual):
+    def residual_in_triangle(self, residual):
         return -residual
 
 
@@ -36,7 +36,7 @@ def problem_of(r, b, heavy=NO_HEAVY, x=None, lower=None, upper=None):
     x = np.zeros(n) if x is None else np.asarray(x, dtype=float)
     lower = np.full(n, -INF) if lower is None else np.asarray(lower, dtype=float)
     upper = np.full(n, INF) if upper is None else np.asarray(upper, dtype=float)
-    made = DenseStepProblem(Scaling(x, np.ones(n, bool)), lower, upper, heavy.root)
+    made = FactorSteps(Scaling(x, np.ones(n, bool)), lower, upper, heavy.root)
     made.move(Linear(r, b, heavy), x)
     return made
 
@@ -289,9 +289,9 @@ def test_second_order_correction_with_heavy_rows(seed, root, radius):
     step = problem.step(radius)
     rng = np.random.default_rng(seed)
     light, exact = 1e-3 * rng.normal(size=4), 1e-3 * rng.normal(size=2)
-    corrected, length = problem.correction(
-        step, -(b - r @ step.v - light), -(heavy.right - heavy.rows @ step.v - exact)
-    )
+    missed = HeavyMisfit(-(heavy.right - heavy.rows @ step.v - exact), heavy.root, 0.0)
+    trial = LeastSquares(step.x, 1, 1.0, -(b - r @ step.v - light), None, 1.0, 0.0, missed)
+    corrected, length = problem.correction(step, trial)
     moved = corrected - step.v
     assert length > 0.0
     if np.isinf(root):

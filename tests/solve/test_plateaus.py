@@ -49,7 +49,7 @@ def overflow(function):
 
 def assert_stationary(function, result):
     """What a column of the Jacobian could remove of the residual is within one of the tolerances."""
-    size = np.linalg.norm(result.evaluation.linear.reduce().R, axis=0)
+    size = np.linalg.norm(result.evaluation.linear.triangle().R, axis=0)
     left = max(1.01e-6 * np.linalg.norm(function(result.x)), 1.01e-9)
     assert (np.abs(gradient(function, result.x)) <= left * size).all()
 
@@ -118,7 +118,7 @@ def test_converged_means_stationary(kind, amplitude, rate, noise, seed, start):
     if not result.converged:
         return
     assert_stationary(function, result)
-    reduced = result.evaluation.linear.reduce()
+    reduced = result.evaluation.linear.triangle()
     if result.rank == 2 and np.linalg.norm(function(result.x)) > 1e-6:
         full = np.linalg.lstsq(reduced.R, reduced.b, rcond=None)[0]
         scale = np.maximum(np.abs(result.x), 0.1 * np.abs(start))

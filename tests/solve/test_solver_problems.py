@@ -73,7 +73,7 @@ def test_converged_means_stationary(problem):
     r = problem.function(result.x)
     assert result.value == pytest.approx(0.5 * r @ r, rel=1e-12, abs=1e-300)
     if result.status == "converged":
-        reduced = result.evaluation.linear.reduce()
+        reduced = result.evaluation.linear.triangle()
         kept = np.abs(np.linalg.svd(reduced.R, compute_uv=False)) > 0
         assert kept.any()
         assert np.linalg.norm(gradient(problem.function, result.x)) <= 1e-5 * np.linalg.norm(reduced.R, 2) * (

@@ -7,8 +7,8 @@ import pytest
 from scipy.linalg import qr
 from scipy.optimize import brentq, minimize
 
-from odefit.solve import Reduced, Scaling, TrustStep
-from odefit.solve.dense_step import DenseStepProblem
+from odefit.solve import LeastSquares, Scaling, Triangle, TrustStep
+from odefit.solve.factor_step import FactorSteps
 
 SEEDS = range(20)
 INF = np.inf
@@ -27,21 +27,26 @@ def prepare(r, b, x, lower=None, upper=None, logarithmic=False):
     scaling = Scaling(x.copy(), np.full(n, logarithmic))
     lower = np.full(n, -INF) if lower is None else lower
     upper = np.full(n, INF) if upper is None else upper
-    problem = DenseStepProblem(scaling, lower, upper, np.empty(0))
+    problem = FactorSteps(scaling, lower, upper, np.empty(0))
     problem.move(TriangularLinear(np.ascontiguousarray(r), b), x)
     return problem, scaling.of(x)
+
+
+def trial_with(residual, heavy=None):
+    """Return a trial point with this residual."""
+    return LeastSquares(np.empty(0), 1, 1.0, residual, None, 1.0, 0.0, heavy)
 
 
 class TriangularLinear:
     """A linear model that is reduced already: its residual is -b."""
 
     def __init__(self, r, b):
-        self.reduced = Reduced(r, b)
+        self.reduced = Triangle(r, b)
 
-    def reduce(self):
+    def triangle(self):
         return self.reduced
 
-    def reduce_residual(self, residual):
+    def residual_in_triangle(self, residual):
         return -residual
 
 
@@ -207,7 +212,7 @@ def test_second_order_correction(seed, radius):
     curvature = 1e-3 * rng.normal(size=4) * np.linalg.norm(b)
     problem, scale = prepare(r, b, x)
     step = problem.step(radius)
-    corrected, length = problem.correction(step, -(b - r @ step.v - curvature), np.empty(0))
+    corrected, length = problem.correction(step, trial_with(-(b - r @ step.v - curvature)))
     d, _, metric = diagonal_form(r, b, scale)
     q = qr(r * scale, pivoting=True)[0]
     expected = d / (d**2 + step.damping) * (q.T @ (-2 * curvature))
@@ -222,7 +227,7 @@ def test_correction_stays_in_the_box():
     r, b, x, lower, upper = random_box(3, 4)
     problem, _ = prepare(r, b, x, lower, upper)
     step = problem.step(1.0)
-    corrected, _ = problem.correction(step, -(b + 100.0), np.empty(0))
+    corrected, _ = problem.correction(step, trial_with(-(b + 100.0)))
     assert (corrected >= lower).all()
     assert (corrected <= upper).all()
 

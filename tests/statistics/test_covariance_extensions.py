@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from independent_errors_of_rows import statistics_of_rows
 from scipy.linalg import null_space
 
 import odefit as of
-from odefit.statistics import linearised_statistics
 from odefit.statistics.delta import standard_errors
 
 
@@ -22,7 +22,7 @@ def test_priors_keep_their_own_variance(seed, absolute):
     rng = np.random.default_rng(seed)
     jacobian, prior = rng.normal(size=(12, 3)), np.array([[2.0, 0, 0], [0, 0.5, 0]])
     squares = 3.7
-    found = linearised_statistics(
+    found = statistics_of_rows(
         factor(np.vstack([jacobian, prior])), np.zeros(3, bool), squares, 12, absolute=absolute, prior_rows=prior
     )
     variance = 1.0 if absolute else squares / 9
@@ -36,7 +36,7 @@ def test_priors_keep_their_own_variance(seed, absolute):
 def test_rows_that_hold_exactly_confine_the_estimates(seed, k):
     rng = np.random.default_rng(seed)
     jacobian, exact = rng.normal(size=(15, 4)), rng.normal(size=(k, 4))
-    found = linearised_statistics(factor(jacobian), np.zeros(4, bool), 1.0, 15, absolute=True, equality_rows=exact)
+    found = statistics_of_rows(factor(jacobian), np.zeros(4, bool), 1.0, 15, absolute=True, equality_rows=exact)
     z = null_space(exact)
     expected = z @ np.linalg.inv(z.T @ jacobian.T @ jacobian @ z) @ z.T
     np.testing.assert_allclose(found.covariance, expected, rtol=1e-8, atol=1e-12)
@@ -47,14 +47,14 @@ def test_rows_that_hold_exactly_confine_the_estimates(seed, k):
 def test_large_weights_tend_to_rows_that_hold_exactly():
     rng = np.random.default_rng(3)
     jacobian, exact = rng.normal(size=(15, 3)), rng.normal(size=(1, 3))
-    limit = linearised_statistics(factor(jacobian), np.zeros(3, bool), 1.0, 15, absolute=True, equality_rows=exact)
-    heavy = linearised_statistics(factor(np.vstack([1e6 * exact, jacobian])), np.zeros(3, bool), 1.0, 16, absolute=True)
+    limit = statistics_of_rows(factor(jacobian), np.zeros(3, bool), 1.0, 15, absolute=True, equality_rows=exact)
+    heavy = statistics_of_rows(factor(np.vstack([1e6 * exact, jacobian])), np.zeros(3, bool), 1.0, 16, absolute=True)
     np.testing.assert_allclose(heavy.covariance, limit.covariance, rtol=1e-5, atol=1e-9)
 
 
 def test_parameter_fixed_by_an_exact_row_has_no_error():
     jacobian = np.random.default_rng(1).normal(size=(10, 2))
-    found = linearised_statistics(
+    found = statistics_of_rows(
         factor(jacobian), np.zeros(2, bool), 1.0, 10, absolute=True, equality_rows=np.array([[1.0, 0.0]])
     )
     assert found.verdict == ("determined", "determined")
@@ -148,7 +148,7 @@ def test_derived_quantities_per_experiment():
         clearance = found["CLpop"] * (w / 70) ** 0.75 * found[f"eCL[{name}]"]
         row = result.derived[f"t_half[{name}]"]
         assert row.estimate == pytest.approx(np.log(2) * found["V"] / clearance)
-        place = [result.objective_function.names.index(n) for n in ("CLpop", "V", f"eCL[{name}]")]
+        place = [result.plan.names.index(n) for n in ("CLpop", "V", f"eCL[{name}]")]
         gradient = row.estimate * np.array([-1.0, 1.0, -1.0])  # by the logarithms
         covariance = result.statistics.covariance[np.ix_(place, place)]
         assert row.standard_error == pytest.approx(np.sqrt(gradient @ covariance @ gradient), rel=1e-9)

@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 import pytest
+from independent_errors_of_rows import statistics_of_rows
 from scipy.stats import linregress, norm
 from scipy.stats import t as student
 
 import odefit as of
-from odefit.statistics import linearised_statistics
 
 T = np.linspace(0.0, 5.0, 11)
 Y = 1.0 + 2.0 * T + 0.1 * np.sin(7 * T)
@@ -31,7 +31,7 @@ def factor(jacobian: np.ndarray) -> np.ndarray:
 def statistics_of(jacobian, active=None, *, squares=1.0, absolute=False):
     n = jacobian.shape[1]
     held = np.zeros(n, dtype=bool) if active is None else np.array(active)
-    return linearised_statistics(factor(jacobian), held, squares, jacobian.shape[0], absolute=absolute)
+    return statistics_of_rows(factor(jacobian), held, squares, jacobian.shape[0], absolute=absolute)
 
 
 # --- on a fit ---

@@ -102,7 +102,7 @@ def test_series_are_in_the_order_of_time():
         [of.Experiment("one"), of.Experiment("two")],
     )
     result = of.fit(problem)
-    found = residual_series(result.objective_function, result.solution.evaluation)
+    found = residual_series(result.plan, result.solution.evaluation)
     assert found.first.size == 5
     assert found.value.size == 19  # the value that is met exactly is not random
     for start, end in zip(found.first[:-1], found.first[1:], strict=True):

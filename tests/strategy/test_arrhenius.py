@@ -100,6 +100,6 @@ def test_estimates_equal_those_of_a_fit_by_hand(result, data):
 
 
 def test_only_needed_directions_are_integrated(result):
-    compiled = result.objective_function.compiled
+    compiled = result.plan.compiled
     for e, columns in enumerate(compiled.columns):
         assert [compiled.theta_names[i] for i in columns] == [*TRUTH, f"A0[b{TEMPERATURES[e]:.0f}]"]

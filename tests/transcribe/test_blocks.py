@@ -7,7 +7,6 @@ import pytest
 
 import odefit as of
 from odefit.transcribe import SingleShooting, blocks
-from odefit.transcribe.bordered import BorderedLinear
 
 DECAY = "C' = -k*C - q*C^2\nC(0) = A"
 TIMES = np.array([0.0, 0.3, 0.7, 1.5, 3.0])
@@ -45,8 +44,8 @@ def test_same_fit_as_without_blocks(prior, monkeypatch):
     by_blocks = of.fit(given)
     monkeypatch.setattr(blocks, "_WORTH_IT", 10**9)
     whole = of.fit(problem(prior=prior))  # another problem: what was planned for the first is remembered
-    assert isinstance(by_blocks.solution.evaluation.linear, BorderedLinear)
-    assert not isinstance(whole.solution.evaluation.linear, BorderedLinear)
+    assert by_blocks.solution.linear.metric == "scaled"
+    assert whole.solution.linear.metric == "factors"
     assert by_blocks.status == whole.status == "converged"
     assert by_blocks.objective == pytest.approx(whole.objective, rel=1e-8)
     for name, row in whole.parameters.items():
@@ -71,7 +70,7 @@ def test_reduction_of_a_residual():
     x = objective.compiled.theta_start
     objective.refresh(x)
     linear = objective.evaluate(x, 1).linear
-    matrix, right = linear.reduce().rows()
+    matrix, right = linear.factor(), linear.right.ravel()
     jacobian, residual = linear.jacobian, linear.residual
     np.testing.assert_allclose(matrix.T @ matrix, jacobian.T @ jacobian, atol=1e-10)
     np.testing.assert_allclose(matrix.T @ right, -jacobian.T @ residual, atol=1e-10)

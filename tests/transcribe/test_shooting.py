@@ -8,6 +8,7 @@ import pytest
 import odefit as of
 from odefit.gallery import load
 from odefit.native.stop import StopFlag
+from odefit.solve import Failed, LeastSquares
 from odefit.transcribe import SingleShooting, record
 from odefit.transcribe.shooting import Shooter
 
@@ -37,13 +38,12 @@ def test_one_native_call_does_what_the_stages_do(name, monkeypatch):
     one, *natively = evaluated(problem, monkeypatch, native=True)
     other, *by_stages = evaluated(problem, monkeypatch, native=False)
     for found, expected in zip(natively, by_stages, strict=True):
-        assert found.failure == expected.failure == ""
         np.testing.assert_array_equal(found.residual, expected.residual)
         assert found.value == pytest.approx(expected.value, rel=1e-14)
         assert found.error_ratio == expected.error_ratio
         if expected.linear is not None:
             np.testing.assert_array_equal(found.linear.jacobian, expected.linear.jacobian)
-            for part, same in zip(found.linear.reduce()[:2], expected.linear.reduce()[:2], strict=True):
+            for part, same in zip(found.linear.triangle()[:2], expected.linear.triangle()[:2], strict=True):
                 np.testing.assert_allclose(part, same, rtol=1e-13, atol=1e-13 * np.abs(same).max())
             trial = expected.residual[::-1].copy()
             np.testing.assert_allclose(
@@ -113,8 +113,7 @@ def exploding() -> of.Problem:
 def test_failure_on_frozen_grids_says_where_and_why(native, monkeypatch):
     objective, *_ = evaluated(exploding(), monkeypatch, native=native)
     found = objective.evaluate(np.array([1e200]), 1)
-    assert np.isnan(found.value)
-    assert found.linear is None
+    assert isinstance(found, Failed)
     assert not found.interrupted
     assert found.failure.startswith("experiment 'early': the solution could not be continued beyond t = 0: ")
     assert "'y'" in found.failure
@@ -129,7 +128,7 @@ def test_failed_adaptation_leaves_nothing_to_replay():
     assert objective.grids is None
     assert objective.evaluate(np.array([0.1]), 1).failure == "the last adaptation of the step grids failed"
     objective.refresh(np.array([0.1]))
-    assert objective.evaluate(np.array([0.11]), 1).failure == ""
+    assert isinstance(objective.evaluate(np.array([0.11]), 1), LeastSquares)
 
 
 def test_stop_flag_is_heard_in_a_replay():
@@ -138,6 +137,7 @@ def test_stop_flag_is_heard_in_a_replay():
     objective.refresh(np.array([0.1]))
     stop.set()
     found = objective.evaluate(np.array([0.11]), 1)
+    assert isinstance(found, Failed)
     assert found.interrupted
     assert "stopped at t = 0" in found.failure
 

@@ -12,9 +12,12 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from odefit.criteria.contract import Rows
 from odefit.errors import ProblemError
 from odefit.native.kernel import kernel
 from odefit.problem import Measurements
+
+Array = npt.NDArray[np.float64]
 
 _HEAVY = 1e3  # weight over the median of its observable, from which a measurement is treated by itself
 
@@ -25,7 +28,7 @@ def weighted_residual(value, datum, root_weight):
     return root_weight * (value - datum)
 
 
-def root_weights(data: Measurements) -> npt.NDArray[np.float64]:
+def root_weights(data: Measurements) -> Array:
     """Return ``sqrt(w)`` of each measurement, 0 for those that take no part."""
     given = np.isfinite(data.sigma)
     used = np.isfinite(data.value) & (data.weight != 0)
@@ -39,9 +42,7 @@ def root_weights(data: Measurements) -> npt.NDArray[np.float64]:
     return np.where(used, root, 0.0)
 
 
-def heavy_measurements(
-    data: Measurements, roots: npt.NDArray[np.float64]
-) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.float64]]:
+def heavy_measurements(data: Measurements, roots: Array) -> tuple[npt.NDArray[np.bool_], Array]:
     """Tell which measurements have a very large or infinite weight, and what ordinary ones like them have.
 
     Large means a thousand times the median of the same observable: where all values of an observable have
@@ -67,20 +68,43 @@ def heavy_measurements(
     return heavy & ~(given & np.isfinite(roots)), np.where(given, 1.0 / np.where(given, data.sigma, 1.0), ordinary)
 
 
-def log_likelihood(sum_of_squares: float, roots: npt.NDArray[np.float64], *, absolute: bool) -> float:
-    """Return the normal log likelihood of data with these root weights; NaN if it does not exist.
-
-    Without absolute standard deviations the common variance is replaced by its own best value.
-    """
-    n = roots.size
-    constant = float(np.log(roots).sum()) - 0.5 * n * math.log(2.0 * math.pi)
-    if absolute:
-        return constant - 0.5 * sum_of_squares
-    if not 0.0 < sum_of_squares < math.inf:
-        return math.nan
-    return constant - 0.5 * n * (1.0 + math.log(sum_of_squares / n))
-
-
 def has_absolute_sigma(data: Measurements) -> bool:
     """Tell whether the standard deviations are known, so that the covariance is not rescaled."""
     return bool(np.isfinite(data.sigma).any())
+
+
+class SumOfSquares:
+    """Half the weighted sum of squares; see `Criterion`."""
+
+    name = "least-squares"
+    words = "half the weighted sum of squares"
+    joint = False
+    takes_heavy = True
+
+    def assess(self, differences: Array, half_square: float, jacobian: Array | None) -> Rows:
+        """Take the differences as rows."""
+        return Rows(half_square, differences)
+
+    def change(self, distance: float) -> float:
+        """See `Criterion`."""
+        return 0.5 * distance**2
+
+    def log_likelihood(self, differences: Array, roots: Array, *, absolute: bool) -> float:
+        """Return the normal log likelihood.
+
+        Without absolute standard deviations the common variance is replaced by its own best value.
+        """
+        n = roots.size
+        sum_of_squares = float(differences @ differences)
+        constant = float(np.log(roots).sum()) - 0.5 * n * math.log(2.0 * math.pi)
+        if absolute:
+            return constant - 0.5 * sum_of_squares
+        if not 0.0 < sum_of_squares < math.inf:
+            return math.nan
+        return constant - 0.5 * n * (1.0 + math.log(sum_of_squares / n))
+
+    def variance(self, differences: Array, dof: float, *, absolute: bool) -> float:
+        """Return the variance of the residuals, 1 where standard deviations were given."""
+        if absolute:
+            return 1.0
+        return float(differences @ differences) / dof if dof > 0 else math.nan

@@ -6,10 +6,18 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from odefit.criteria import criterion_named
 from odefit.formats.sections import check_keys, number, numbers, table, text, whole
 from odefit.problem import Settings
 
 _Reader = Callable[[str, Any], Any]
+
+
+def _criterion(where: str, given: Any) -> str:
+    """Read the name of a criterion that exists."""
+    return criterion_named(text(where, given)).name
+
+
 SECTIONS: Mapping[str, Mapping[str, tuple[str, _Reader]]] = {
     "integrator": {
         "method": ("integrator", text),
@@ -20,6 +28,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, _Reader]]] = {
     "fit": {
         "method": ("method", text),
         "solver": ("solver", text),
+        "criterion": ("criterion", _criterion),
         "freeze": ("freeze", text),
         "tol": ("tol", number),
         "max_iterations": ("max_iterations", whole),
@@ -32,7 +41,6 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, _Reader]]] = {
     },
 }
 """Section to key to the setting's own name and how it is read."""
-_PLANNED = {"integrator": (), "fit": ("criterion",)}
 
 
 def read_settings(content: Mapping[str, Any]) -> Settings:
@@ -40,7 +48,7 @@ def read_settings(content: Mapping[str, Any]) -> Settings:
     options: dict[str, Any] = {}
     for name, keys in SECTIONS.items():
         section = table(f"[{name}]", content.get(name, {}))
-        check_keys(f"[{name}]", section, keys, _PLANNED[name])
+        check_keys(f"[{name}]", section, keys)
         for key, value in section.items():
             setting, read = keys[key]
             options[setting] = read(f"[{name}] {key}", value)

@@ -67,24 +67,29 @@ def factor_columns(a, beta):
 
 
 @kernel(inline=True)
+def factor_next_pivot(a, k, n_columns, beta, pivot):
+    """Bring the remaining column of largest norm to position `k`, and eliminate it from the others."""
+    best, best_norm = k, -1.0
+    for j in range(k, n_columns):
+        norm = column_norm(a, k, j)
+        if norm > best_norm:
+            best, best_norm = j, norm
+    if best != k:
+        pivot[k], pivot[best] = pivot[best], pivot[k]
+        for i in range(a.shape[0]):
+            a[i, k], a[i, best] = a[i, best], a[i, k]
+    reflect_column(a, k, beta)
+    for j in range(k + 1, n_columns):
+        apply_to_column(a, k, beta, a, j)
+
+
+@kernel(inline=True)
 def factor_columns_pivoted(a, n_columns, beta, pivot):
-    """Factor the first `n_columns` columns with pivoting: the remaining one of largest norm comes next."""
-    n_rows = a.shape[0]
+    """Factor the first `n_columns` columns with pivoting."""
     for j in range(n_columns):
         pivot[j] = j
-    for k in range(min(n_rows, n_columns)):
-        best, best_norm = k, -1.0
-        for j in range(k, n_columns):
-            norm = column_norm(a, k, j)
-            if norm > best_norm:
-                best, best_norm = j, norm
-        if best != k:
-            pivot[k], pivot[best] = pivot[best], pivot[k]
-            for i in range(n_rows):
-                a[i, k], a[i, best] = a[i, best], a[i, k]
-        reflect_column(a, k, beta)
-        for j in range(k + 1, n_columns):
-            apply_to_column(a, k, beta, a, j)
+    for k in range(min(a.shape[0], n_columns)):
+        factor_next_pivot(a, k, n_columns, beta, pivot)
 
 
 @kernel(inline=True)

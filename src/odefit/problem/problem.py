@@ -34,8 +34,8 @@ class Settings:
     ----------
     integrator, rtol, atol, max_steps
         Integration method, relative and absolute local error tolerance, steps per experiment.
-    method, solver
-        Strategy of the fit, and the composition that minimises.
+    method, solver, criterion
+        Strategy of the fit, the composition that minimises, and what is minimised.
     freeze
         When the steps of the integration, frozen during a fit, are chosen anew.
     tol, max_iterations
@@ -56,6 +56,7 @@ class Settings:
     max_steps: int = 100_000
     method: str = "single"
     solver: str = "trust"
+    criterion: str = "least-squares"
     freeze: str = "omega"
     tol: float = 1e-6
     max_iterations: int = 200

@@ -10,9 +10,8 @@ import numpy as np
 
 from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.problem import Problem
+from odefit.solve import Failed, LeastSquares
 from odefit.transcribe import SingleShooting
-from odefit.transcribe.bordered import BorderedLinear
-from odefit.transcribe.dense import DenseLinear
 
 _WIDTH = 100
 _AGREEMENT = 1e-4  # of a column of the Jacobian, relative to its largest entry
@@ -105,12 +104,12 @@ def _derivatives(problem: Problem) -> tuple[list[str], bool]:
     x = objective.compiled.theta_start
     objective.refresh(x)
     start = objective.evaluate(x, 1)
-    if start.failure:
+    if isinstance(start, Failed):
         return [f"At the start values the model cannot be computed: {start.failure}"], False
     lines = [f"At the start values the objective is {start.value:.6g} ({objective.n_data} data)"]
     if objective.n_data < len(objective.names):
         lines.append(f"Warning: only {objective.n_data} data for {len(objective.names)} free parameters")
-    if not isinstance(start.linear, DenseLinear | BorderedLinear) or not objective.names:
+    if not isinstance(start, LeastSquares) or start.linear is None or not objective.names:
         return lines, True
     bad, silent = [], []
     for i, name in enumerate(objective.names):
@@ -133,9 +132,10 @@ def _derivatives(problem: Problem) -> tuple[list[str], bool]:
 def _central_difference(objective: SingleShooting, x: np.ndarray, i: int) -> np.ndarray:
     """Differentiate the residuals on the frozen grid (fourth order)."""
     h = 1e-3 * max(abs(x[i]), 1e-3)
-    parts = []
+    parts, missing = [], np.full(objective.n_residuals, np.nan)
     for step, weight in ((-2, 1.0), (-1, -8.0), (1, 8.0), (2, -1.0)):
         moved = x.copy()
         moved[i] += step * h
-        parts.append(weight * objective.evaluate(moved, 0).residual)
+        point = objective.evaluate(moved, 0)
+        parts.append(weight * point.residual if isinstance(point, LeastSquares) else missing)
     return np.sum(parts, axis=0) / (12.0 * h)

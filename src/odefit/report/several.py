@@ -26,7 +26,7 @@ def horizons_table(result: FitResult) -> list[str]:
     shown: list[Attempt | None] = list(attempts)
     if left_out:
         shown[_FIRST_HORIZONS : _FIRST_HORIZONS + left_out + 1] = [None]
-    names = list(result.objective_function.names)
+    names = list(result.plan.names)
     moved = any(attempt.relaxations for attempt in attempts)
     head = ["horizon", "data", "iterations", *(["bounds moved"] if moved else []), "objective"]
     rows = [[*head, *names], *(_horizon_row(attempt, names, len(head), moved) for attempt in shown)]
@@ -48,7 +48,7 @@ def multistart_tables(result: FitResult) -> list[str]:
     record = result.multistart
     if record is None:
         return []
-    names = list(result.objective_function.names)
+    names = list(result.plan.names)
     lines = [record.headline]
     if record.minima:
         head = ["minimum", "objective", "fits", "spread"]

@@ -20,7 +20,7 @@ def summary(result: FitResult) -> str:
     lines = [problem.title] if problem.title else []
     lines.append(f"{result.status}: {result.message}")
     lines.append(
-        f"objective {result.objective:.9g} (half the weighted sum of squares), {result.iterations} iterations, "
+        f"objective {result.objective:.9g} ({result.plan.criterion.words}), {result.iterations} iterations, "
         f"{result.evaluations} evaluations"
     )
     lines += _quality(result)
@@ -105,7 +105,7 @@ def _table(result: FitResult) -> list[str]:
 def _logarithmic_rows(result: FitResult) -> list[tuple[str, ...]]:
     """Return the parameters on logarithmic scales, as the solver sees them."""
     rows = [("on its scale", "estimate", "std. error", "95 % interval", "")]
-    compiled, statistics = result.objective_function.compiled, result.statistics
+    compiled, statistics = result.plan.compiled, result.statistics
     for i, (name, scale) in enumerate(zip(compiled.theta_names, compiled.theta_scales, strict=True)):
         if scale == "linear" or name not in result.parameters or statistics is None:
             continue
@@ -132,7 +132,7 @@ def _misfit(result: FitResult) -> list[str]:
     if result.uncertainty is None:
         return []
     residuals = result.uncertainty.residuals
-    several = len(result.objective_function.observations) > 1
+    several = len(result.plan.data.of_experiment) > 1
     found = misfits(residuals, by_observable=not several)
     total = sum(row.sum_of_squares for row in found)
     if len(found) < 2 or not total > 0:

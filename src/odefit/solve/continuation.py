@@ -14,9 +14,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from odefit.solve import termination as ends
-from odefit.solve.contract import Evaluation, Heavy, LinearModel, Objective, Reduced, SolverResult, TraceRow
+from odefit.solve.contract import (
+    Evaluation,
+    Failed,
+    HeavyMisfit,
+    LeastSquares,
+    Objective,
+    SolverResult,
+    TraceRow,
+    heavy_of,
+)
 from odefit.solve.gauss_newton import solve
+from odefit.solve.status import SolverStatus
 from odefit.solve.termination import Termination
 
 Array = npt.NDArray[np.float64]
@@ -26,23 +35,15 @@ WEIGHTS = (1.0, 10.0, 100.0, 1e3, 1e4, 1e6)
 _LOOSE = 1e-3  # relative tolerance of the problems on the way
 
 
-class _CappedLinear:
-    """A linear model whose heavy rows have smaller weights."""
-
-    __slots__ = ("_root", "uncapped")
-
-    def __init__(self, linear: LinearModel, root: Array) -> None:
-        self.uncapped = linear
-        self._root = root
-
-    def reduce(self) -> Reduced:
-        reduced = self.uncapped.reduce()
-        assert isinstance(reduced, Reduced)
-        heavy = reduced.heavy
-        return Reduced(reduced.R, reduced.b, Heavy(heavy.rows, heavy.right, self._root))
-
-    def reduce_residual(self, residual: Array) -> Array:
-        return self.uncapped.reduce_residual(residual)
+def reweighted(point: Evaluation, root: Array) -> Evaluation:
+    """Return a point with other weights of the heavy rows; infinite ones have no share in its value."""
+    if not isinstance(point, LeastSquares) or point.heavy is None:
+        return point
+    heavy = point.heavy
+    finite = np.isfinite(root)
+    value = heavy.light + 0.5 * float(np.sum(np.square(root[finite] * heavy.misfit[finite])))
+    linear = None if point.linear is None else point.linear.reweighted(root)
+    return point._replace(value=value, linear=linear, heavy=HeavyMisfit(heavy.misfit, root, heavy.light))
 
 
 class Capped:
@@ -50,18 +51,17 @@ class Capped:
 
     def __init__(self, objective: Objective, most: float) -> None:
         self._objective = objective
+        self._largest = np.sqrt(most)
         self.names = objective.names
-        self.bordered = False
-        self.heavy_root = np.minimum(objective.heavy_root, np.sqrt(most))
 
     def evaluate(self, x: Array, order: int) -> Evaluation:
         """See `Objective`."""
-        found = self._objective.evaluate(x, order)
-        if found.failure:
-            return found
-        value = found.light + 0.5 * float(np.sum(np.square(self.heavy_root * found.misfit)))
-        linear = None if found.linear is None else _CappedLinear(found.linear, self.heavy_root)
-        return found._replace(value=value, linear=linear)
+        return self.capped(self._objective.evaluate(x, order))
+
+    def capped(self, point: Evaluation) -> Evaluation:
+        """Return a point of the objective with its own weights, with smaller ones."""
+        heavy = heavy_of(point)
+        return point if heavy is None else reweighted(point, np.minimum(heavy.root, self._largest))
 
     def refresh(self, x: Array) -> int:
         """See `Objective`."""
@@ -80,11 +80,14 @@ def solve_weighted(
     **parts: Any,
 ) -> SolverResult:
     """Minimise as `solve` does, raising the weights of heavy rows in steps if there are any."""
-    if not objective.heavy_root.size:
-        return solve(objective, x0, lower, upper, termination=termination, callback=callback, **parts)
+    objective.refresh(x0)
+    first = objective.evaluate(x0, 1)
+    heavy = heavy_of(first)
+    if heavy is None:
+        return solve(objective, x0, lower, upper, termination=termination, callback=callback, first=first, **parts)
     rows: list[TraceRow] = []
     evaluations, refreshes = 0, 0
-    x = x0
+    x, begin = x0, first
     on_the_way = dataclasses.replace(termination, tol=max(termination.tol, _LOOSE))
 
     def record(row: TraceRow) -> None:
@@ -93,25 +96,27 @@ def solve_weighted(
             callback(rows[-1])
 
     before: SolverResult | None = None
-    stages = [w for w in weights if w < objective.heavy_root[0] ** 2]
+    stages = [w for w in weights if w < heavy.root[0] ** 2]
     for most in (*stages, None):
         left = termination.max_iterations - len(rows)
         if most is not None and left < 1:
             continue
-        own = termination if most is None else on_the_way
+        target = None if most is None else Capped(objective, most)
         found = solve(
-            objective if most is None else Capped(objective, most),
+            target or objective,
             x,
             lower,
             upper,
-            termination=dataclasses.replace(own, max_iterations=max(1, left)),
+            termination=dataclasses.replace(on_the_way if target else termination, max_iterations=max(1, left)),
             callback=record,
+            first=target.capped(begin) if target and begin else begin,
             **parts,
         )
+        begin = None
         evaluations += found.evaluations
         refreshes += found.refreshes
-        if found.status == ends.INTERRUPTED:
-            return _interrupted(found, before, objective.heavy_root, rows, evaluations, refreshes)
+        if found.status == SolverStatus.INTERRUPTED:
+            return _interrupted(found, before, heavy.root, rows, evaluations, refreshes)
         before, x = found, found.x
     assert before is not None
     return _with_counts(before, rows, evaluations, refreshes)
@@ -126,21 +131,10 @@ def _interrupted(
     refreshes: int,
 ) -> SolverResult:
     """Return the best point so far, which is that of the stage before if this one had no time for its first."""
-    if found.evaluation.failure and before is not None:
+    if isinstance(found.evaluation, Failed) and before is not None:
         words = "the fit was stopped; this is the best point so far"
-        found = dataclasses.replace(before, status=ends.INTERRUPTED, message=words)
-    point = _uncapped(found.evaluation, root)
-    return _with_counts(found, rows, evaluations, refreshes, evaluation=point, value=point.value)
-
-
-def _uncapped(point: Evaluation, root: Array) -> Evaluation:
-    """Return a point of a capped objective with the weights that the data have."""
-    if point.failure or not root.size:
-        return point
-    finite = np.isfinite(root)
-    value = point.light + 0.5 * float(np.sum(np.square(root[finite] * point.misfit[finite])))
-    linear = point.linear
-    return point._replace(value=value, linear=linear.uncapped if isinstance(linear, _CappedLinear) else linear)
+        found = dataclasses.replace(before, status=SolverStatus.INTERRUPTED, message=words)
+    return _with_counts(found, rows, evaluations, refreshes, evaluation=reweighted(found.evaluation, root))
 
 
 def _with_counts(

@@ -5,27 +5,29 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from odefit.solve.bordered import bordered_product, bordered_transposed
+from odefit.solve.status import SolverStatus
 
 Array = npt.NDArray[np.float64]
-
+Flags = npt.NDArray[np.bool_]
 
 _NO_ROWS = np.empty((0, 0))
 _NO_WEIGHTS = np.empty(0)
+
+FACTORS, SCALED = "factors", "scaled"
+"""Metrics in which steps are measured: that of the pivoted factors, and that of the scaled unknowns."""
 
 
 class Heavy(NamedTuple):
     """Rows of very large or infinite weight, kept apart from the others.
 
-    A heavy row reads ``E_i dx = e_i`` and counts as ``w_i^2/2 (E_i dx - e_i)^2``; with an infinite w it must
-    hold exactly.  Weights are relative to those of the other rows, which are of order one.
+    A heavy row reads ``E_i dx = e_i`` and counts as ``w_i^2/2 (E_i dx - e_i)^2``; with an infinite w it is an equality
+    and must hold exactly.  Weights are relative to those of the other rows, which are of order one.
 
     Attributes
     ----------
@@ -43,8 +45,8 @@ class Heavy(NamedTuple):
 NO_HEAVY = Heavy(_NO_ROWS, _NO_WEIGHTS, _NO_WEIGHTS)
 
 
-class Reduced(NamedTuple):
-    """A linearised least-squares problem after orthogonal reduction: min ||R dx - b||^2/2 + heavy rows.
+class Triangle(NamedTuple):
+    """A linearised problem after orthogonal reduction: min ||R dx - b||^2/2 + heavy rows.
 
     Attributes
     ----------
@@ -81,106 +83,162 @@ class Reduced(NamedTuple):
         return largest * np.linalg.norm(rows / np.where(largest > 0, largest, 1.0), axis=0)
 
 
-class Blocks(NamedTuple):
-    """Which unknowns belong to which block of rows.
-
-    Attributes
-    ----------
-    local, n_local
-        Unknowns that only the rows of one block depend on: (B, L), padded, and how many each block has.
-    shared
-        The others.
-    """
-
-    local: npt.NDArray[np.int64]
-    n_local: npt.NDArray[np.int64]
-    shared: npt.NDArray[np.int64]
-
-
-class Bordered(NamedTuple):
-    """A linearised problem whose blocks have been reduced one by one: min sum_b ||R_b dx_b - b_b||^2/2.
+class Reduced(NamedTuple):
+    """A damped problem in scaled unknowns, of which only the retained ones are left: min ||R z - b||.
 
     Attributes
     ----------
     R, b
-        Triangles (B, W, W) and right-hand sides (B, W); columns are the block's own unknowns, padded to L, then
-        the shared ones.
-    blocks
-        What the columns are.
+        Upper triangular (k, k), and (k,).
+    removed
+        Square of what the eliminated unknowns remove from the residual.
+    rank, smallest, largest
+        Determined directions among the eliminated unknowns; extreme diagonal elements of their factors.
+    fixed
+        Which of the retained unknowns stay, (k,).
+    kept
+        What the linear model needs to compute the eliminated unknowns from the others.
     """
 
     R: Array
     b: Array
-    blocks: Blocks
-
-    def times(self, v: Array) -> Array:
-        """Return ``R_b v`` for all blocks, (B, W)."""
-        out = np.empty_like(self.b)
-        bordered_product(self.R, *self.blocks, v, out)
-        return out
-
-    def _transposed(self) -> tuple[Array, Array]:
-        n = int(self.blocks.n_local.sum()) + self.blocks.shared.size
-        descent, squares = np.empty(n), np.empty(n)
-        bordered_transposed(self.R, self.b, *self.blocks, descent, squares)
-        return descent, squares
-
-    def descent(self) -> Array:
-        """Return the negative gradient."""
-        return self._transposed()[0]
-
-    def column_norms(self) -> Array:
-        """Return the norms of the columns."""
-        return np.sqrt(self._transposed()[1])
-
-    def rows(self) -> tuple[Array, Array]:
-        """Return matrix (B W, n) and right-hand side, written out."""
-        n_blocks, width = self.b.shape
-        local, n_local, shared = self.blocks
-        most = local.shape[1]
-        matrix = np.zeros((n_blocks, width, int(n_local.sum()) + shared.size))
-        for b in range(n_blocks):
-            matrix[b][:, local[b, : n_local[b]]] = self.R[b][:, : n_local[b]]
-            matrix[b][:, shared] = self.R[b][:, most:]
-        return matrix.reshape(n_blocks * width, -1), self.b.ravel()
+    fixed: Flags
+    removed: float
+    rank: int
+    smallest: float
+    largest: float
+    kept: Any
 
 
 class LinearModel(Protocol):
-    """The linearised least-squares problem at a point; its structure is hidden.
+    """The linearised problem at a point: ``residual(x + dx)`` is about ``r + J dx``.  Its structure is hidden.
 
-    ``residual(x + dx)`` is approximately ``r + J dx``.  The solver works with the reduced problem only.
+    Reduced coordinates are those of ``Q' (r + J dx)``, in a shape of the model's own.
+
+    Attributes
+    ----------
+    heavy
+        Rows of very large or infinite weight.
+    right
+        ``-Q' r`` in reduced coordinates, heavy rows left out.
+    metric
+        In which metric steps are measured unless a step asks for another one: `FACTORS` or `SCALED`.
     """
 
-    def reduce(self) -> Reduced | Bordered:
-        """Return the triangular problem in the unknowns, whole or in blocks."""
+    @property
+    def heavy(self) -> Heavy:
+        """See above."""
+        ...
+
+    @property
+    def right(self) -> Array:
+        """See above."""
+        ...
+
+    @property
+    def metric(self) -> str:
+        """See above."""
+        ...
+
+    @property
+    def jacobian(self) -> Array:
+        """All rows in the unknowns, (m, n), in the order of the residual: for statistics."""
+        ...
+
+    def factor(self) -> Array:
+        """Return some F with F'F = J'J, heavy rows of finite weight left out."""
+        ...
+
+    def triangle(self) -> Triangle:
+        """Return the triangular problem in all unknowns."""
+        ...
+
+    def reduce(self, damping: float, scale: Array, fixed: Flags, right: Array, negligible: float) -> Reduced:
+        """Return the damped problem in scaled unknowns z = dx/scale, reduced to the retained ones.
+
+        Damping rows sqrt(mu) z = 0 enter each block before its own unknowns are eliminated.
+
+        Parameters
+        ----------
+        damping, scale
+            mu, and the scales of all unknowns.
+        fixed
+            Unknowns that stay: z = 0.
+        right
+            Right-hand side in reduced coordinates.
+        negligible
+            Size of a diagonal element of a factor, up to which its unknown counts as not determined.
+        """
+        ...
+
+    def expand(self, reduced: Reduced, z: Array) -> Array:
+        """Return all scaled unknowns, from the retained ones."""
         ...
 
     def reduce_residual(self, residual: Array) -> Array:
-        """Return ``-Q' residual``: what `b` would be with this residual at the same Jacobian."""
+        """Return ``-Q' residual``: what `right` would be with this residual at the same Jacobian."""
+        ...
+
+    def residual_in_triangle(self, residual: Array) -> Array:
+        """Return what ``triangle().b`` would be with this residual at the same Jacobian."""
+        ...
+
+    def times(self, steps: Array) -> Array:
+        """Return ``Q' J dx`` in reduced coordinates, heavy rows left out, for each row dx of `steps`."""
+        ...
+
+    def descent(self) -> Array:
+        """Return the negative gradient of the rows of finite weight."""
+        ...
+
+    def column_norms(self) -> Array:
+        """Return the norms of the columns of the rows of finite weight."""
+        ...
+
+    def reweighted(self, root: Array) -> LinearModel:
+        """Return the same model with other weights of the heavy rows."""
         ...
 
 
-class Evaluation(NamedTuple):
-    """An objective at one point, on one generation of step grids.
+class HeavyMisfit(NamedTuple):
+    """What rows of very large weight miss at a point.
+
+    Attributes
+    ----------
+    misfit
+        (k,), without weights: ``-e`` of `Heavy`.
+    root
+        Roots of the weights, descending.
+    light
+        The part of the objective that these rows have no share in.
+    """
+
+    misfit: Array
+    root: Array
+    light: float
+
+
+class LeastSquares(NamedTuple):
+    """An objective at one point whose linearisation is a least-squares problem.
 
     Attributes
     ----------
     x, generation
         Where, and on which grids.  Values of different generations are never compared.
     value
-        Half the weighted sum of squares, heavy rows of finite weight included; NaN if `failure` is not empty.
+        The true objective, heavy rows of finite weight included.
     residual, linear
-        Residual vector, and the linearisation if order 1 was asked for.
-    misfit
-        What the heavy rows miss (k,), without their weights: ``-e`` at dx = 0.
-    light
-        The part of `value` that heavy rows have no share in.
+        Rows whose linearisation gives gradient and Fisher information of the objective; the linearisation if order 1
+        was asked for.  Half their sum of squares need not be the objective.
+    size
+        What the part of the residual that a step could remove is compared with: the norm of the residual, heavy rows
+        left out (data of great weight that contradict each other must not make all others look unimportant).
     error_ratio
         Largest local integration error over tolerance.
-    failure
-        Why there is no value, in words; empty on success.
-    interrupted
-        A stop was asked for.
+    heavy
+        What the heavy rows miss; None if there are none.
+    differences
+        What reports are made from, and solvers do not look at: weighted differences of model and data.
     """
 
     x: Array
@@ -188,29 +246,82 @@ class Evaluation(NamedTuple):
     value: float
     residual: Array
     linear: LinearModel | None
+    size: float
     error_ratio: float
-    failure: str = ""
+    heavy: HeavyMisfit | None = None
+    differences: Array = _NO_WEIGHTS
+
+
+class Smooth(NamedTuple):
+    """An objective at one point that is known by its value, gradient and Hessian.
+
+    Attributes
+    ----------
+    linear
+        The quadratic model, as a linear one (see `odefit.solve.quadratic`), if order 1 was asked for.
+    size
+        A step is of no consequence if the reduction that it promises is small against size^2/2; for a negative log
+        likelihood of N data, the root of N.
+
+    The others are those of `LeastSquares`.
+    """
+
+    x: Array
+    generation: int
+    value: float
+    linear: LinearModel | None
+    size: float
+    error_ratio: float
+    differences: Array = _NO_WEIGHTS
+
+
+class Failed(NamedTuple):
+    """A point at which there is no objective.
+
+    Attributes
+    ----------
+    failure
+        Why, in words.
+    interrupted
+        A stop was asked for.
+    """
+
+    x: Array
+    generation: int
+    failure: str
     interrupted: bool = False
-    misfit: Array = _NO_WEIGHTS
-    light: float = math.nan
+
+
+Point = LeastSquares | Smooth
+"""An objective at one point."""
+Evaluation = Point | Failed
+"""What an evaluation gives."""
+
+
+def heavy_of(point: Evaluation) -> HeavyMisfit | None:
+    """Return what heavy rows miss at a point; None if there are none."""
+    return point.heavy if isinstance(point, LeastSquares) else None
+
+
+def magnitude_of(point: Point) -> float:
+    """Return what changes of the objective are compared with.
+
+    For a sum of squares this is its value.  Other objectives may be zero or negative: then it is half the square of
+    their size, but what rounding leaves of them depends on their value all the same.
+    """
+    return max(abs(point.value), 0.5 * point.size**2)
 
 
 class Objective(Protocol):
-    """A sum of squares, evaluated on frozen grids that are renewed only on request.
+    """A function, evaluated on frozen grids that are renewed only on request.
 
     Attributes
     ----------
     names
         Names of the unknowns, for messages.
-    heavy_root
-        Roots of the weights of the heavy rows, descending; empty if there are none.
-    bordered
-        Whether linear models are reduced block by block (then there are no heavy rows).
     """
 
     names: tuple[str, ...]
-    heavy_root: Array
-    bordered: bool
 
     def evaluate(self, x: Array, order: int) -> Evaluation:
         """Evaluate on the current grids; `order` 1 adds the linearisation.  Failure is a value."""
@@ -241,15 +352,14 @@ class SolverResult:
     `note` says what else the user should know of the way there.
     """
 
-    status: str
+    status: SolverStatus
     message: str
     x: Array
-    value: float
     evaluation: Evaluation
     iterations: int
     evaluations: int
     refreshes: int
-    active: npt.NDArray[np.bool_]
+    active: Flags
     rank: int
     note: str = ""
     trace: tuple[TraceRow, ...] = field(default=(), repr=False)
@@ -257,4 +367,14 @@ class SolverResult:
     @property
     def converged(self) -> bool:
         """Whether a test of convergence was met."""
-        return self.status == "converged"
+        return self.status == SolverStatus.CONVERGED
+
+    @property
+    def value(self) -> float:
+        """The objective; NaN if there is none."""
+        return np.nan if isinstance(self.evaluation, Failed) else self.evaluation.value
+
+    @property
+    def linear(self) -> LinearModel | None:
+        """The linearisation; None if there is none."""
+        return None if isinstance(self.evaluation, Failed) else self.evaluation.linear

@@ -12,14 +12,25 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from odefit.solve import termination as ends
-from odefit.solve.bordered_step import BorderedStepProblem
-from odefit.solve.contract import Evaluation, Objective, SolverResult, TraceRow
-from odefit.solve.dense_step import DenseStepProblem
+from odefit.solve.contract import (
+    FACTORS,
+    Evaluation,
+    Failed,
+    LeastSquares,
+    Objective,
+    Point,
+    SolverResult,
+    TraceRow,
+    heavy_of,
+    magnitude_of,
+)
+from odefit.solve.factor_step import FactorSteps
 from odefit.solve.freeze import Decision, FreezePolicy
 from odefit.solve.globalisation import Globalisation
 from odefit.solve.merit import Merit
+from odefit.solve.scaled_step import ScaledSteps
 from odefit.solve.scaling import Scaling
+from odefit.solve.status import SolverStatus
 from odefit.solve.steps import Step, StepInfo, StepProblem
 from odefit.solve.termination import Termination
 
@@ -40,13 +51,13 @@ _CURVED = (
 )
 
 
-def _largest_cosine(point: Evaluation) -> float:
+def _largest_cosine(point: Point) -> float:
     """Return the largest cosine between the residual and a column of the Jacobian: 0 at a stationary point."""
-    if point.linear is None or not point.value > 0.0:
+    level = magnitude_of(point)
+    if point.linear is None or not level > 0.0:
         return 0.0
-    reduced = point.linear.reduce()
-    sizes = reduced.column_norms()
-    return float(np.max(np.abs(reduced.descent()) / np.where(sizes > 0, sizes, 1.0))) / math.sqrt(2.0 * point.value)
+    sizes = point.linear.column_norms()
+    return float(np.max(np.abs(point.linear.descent()) / np.where(sizes > 0, sizes, 1.0))) / math.sqrt(2.0 * level)
 
 
 def solve(
@@ -61,8 +72,9 @@ def solve(
     termination: Termination,
     freeze: FreezePolicy,
     callback: Callable[[TraceRow], None] | None = None,
+    first: Evaluation | None = None,
 ) -> SolverResult:
-    """Minimise half the sum of squares of `objective` in the box ``lower <= x <= upper``.
+    """Minimise `objective` in the box ``lower <= x <= upper``.
 
     Parameters
     ----------
@@ -74,8 +86,11 @@ def solve(
         The parts; see their modules.
     callback
         Called with every iteration's row of the trace.
+    first
+        The evaluation at `x0` of order 1, on grids adapted to it, if it has been done.
     """
-    return _Search(objective, lower, upper, scaling, step, globalisation, termination, freeze, callback).run(x0)
+    search = _Search(objective, lower, upper, scaling, step, globalisation, termination, freeze, callback)
+    return search.run(x0, first)
 
 
 class _Search:
@@ -101,13 +116,7 @@ class _Search:
         self.termination = termination
         self.freeze = freeze
         self.callback = callback
-        root = objective.heavy_root
-        self.merit = Merit(root)
-        self.problem: StepProblem = (
-            BorderedStepProblem(scaling, lower, upper)
-            if objective.bordered
-            else DenseStepProblem(scaling, lower, upper, root)
-        )
+        self.box = (lower, upper)
         self.evaluations = 0
         self.refreshes = 0
         self.flat = 0
@@ -121,13 +130,15 @@ class _Search:
         self.proposal: StepInfo | None = None
         self.trace: list[TraceRow] = []
 
-    def run(self, x0: Array) -> SolverResult:
+    def run(self, x0: Array, first: Evaluation | None = None) -> SolverResult:
         """Iterate to an end."""
-        point = self.renew(x0)
-        if point.failure:
+        point = self.renew(x0) if first is None else self.begin(first)
+        if isinstance(point, Failed):
             if point.interrupted:
-                return self.result(ends.INTERRUPTED, "the fit was stopped before it began", point)
-            return self.result(ends.FAILED, f"the model cannot be computed at the start: {point.failure}", point)
+                return self.result(SolverStatus.INTERRUPTED, "the fit was stopped before it began", point)
+            words = f"the model cannot be computed at the start: {point.failure}"
+            return self.result(SolverStatus.FAILED, words, point)
+        self.prepare(point)
         while True:
             assert point.linear is not None
             self.problem.move(point.linear, point.x)
@@ -136,47 +147,62 @@ class _Search:
             self.most_settled, self.faded = max(self.most_settled, settled), settled < self.most_settled
             if proposal.rank == 0 and not self.problem.held.all():
                 message = "the data do not depend on any free parameter near this point"
-                return self.result(ends.NO_INFLUENCE, message, point)
+                return self.result(SolverStatus.NO_INFLUENCE, message, point)
             reason = self.convergence(point, proposal)
             if reason and self.is_running_away(point, proposal):
-                if self.faded or self.termination.is_rounding(proposal.promised, point.value):
+                if self.faded or self.termination.is_rounding(proposal.promised, magnitude_of(point)):
                     return self.result(*self.words_for_creeping(point), point)
                 reason = ""
             if reason:
                 if self.freeze.is_trustworthy(point.error_ratio) or point is self.renewed:
-                    return self.result(ends.CONVERGED, reason, point)
+                    return self.result(SolverStatus.CONVERGED, reason, point)
                 fresh = self.renew(point.x)  # converged on stale grids: look again on new ones
-                if fresh.failure:
+                if isinstance(fresh, Failed):
                     return self.result(*self.words_for_failure(fresh), point)
                 point = fresh
                 continue
             if self.iteration >= self.termination.max_iterations:
-                return self.result(ends.LIMIT, f"the limit of {self.iteration} iterations was reached", point)
+                return self.result(SolverStatus.LIMIT, f"the limit of {self.iteration} iterations was reached", point)
             taken = self.advance(point, proposal)
             if taken is None:
                 return self.result(*self.words_for_no_progress(point), point)
             point = taken
             if point.linear is None:
                 derived = self.evaluate(point.x, 1)
-                if derived.failure:  # its value exists, its derivatives do not
+                if isinstance(derived, Failed):  # its value exists, its derivatives do not
                     return self.result(*self.words_for_failure(derived), point)
                 point = derived
             if self.flat >= self.termination.flat_times:
                 return self.result(*self.words_for_creeping(point), point)
 
-    def convergence(self, point: Evaluation, proposal: StepInfo) -> str:
+    def begin(self, first: Evaluation) -> Evaluation:
+        """Count an evaluation on grids of its own that has been done."""
+        self.refreshes += 1
+        self.evaluations += 1
+        self.renewed = first
+        return first
+
+    def prepare(self, point: Point) -> None:
+        """Choose what suits the structure of the problem."""
+        assert point.linear is not None
+        heavy = heavy_of(point)
+        root = np.empty(0) if heavy is None else heavy.root
+        self.merit = Merit(root)
+        in_factors = (self.kind.metric or point.linear.metric) == FACTORS
+        self.problem: StepProblem = (FactorSteps if in_factors else ScaledSteps)(self.scaling, *self.box, root)
+
+    def convergence(self, point: Point, proposal: StepInfo) -> str:
         """Return which test of convergence is met at `point`, in words, or an empty string."""
-        norm = self.merit.residual_norm(point)
-        if not (self.merit.trivial or self.termination.is_feasible(self.merit.violation(point), norm)):
+        if not (self.merit.trivial or self.termination.is_feasible(self.merit.violation(point), point.size)):
             return ""
-        reason = self.termination.convergence(proposal.decrement, norm)
+        reason = self.termination.convergence(proposal.decrement, point.size)
         # with rows of infinite weight a step may promise nothing, and yet be needed to meet them
         left = proposal.promised if self.merit.trivial else 0.5 * proposal.decrement**2
-        if not reason and proposal.damping == 0.0 and self.termination.is_rounding(left, self.merit.of(point)):
+        if not reason and proposal.damping == 0.0 and self.termination.is_rounding(left, self.merit.level(point)):
             reason = "no reduction that could be told from rounding is left"
         return reason
 
-    def is_running_away(self, point: Evaluation, proposal: StepInfo) -> bool:
+    def is_running_away(self, point: Point, proposal: StepInfo) -> bool:
         """Tell whether the full step would still change an unknown much, though that changes nothing.
 
         At a minimum the full step vanishes even in directions that the data hardly fix; on a plateau it
@@ -190,7 +216,7 @@ class _Search:
             self.control.propose(self.problem)
         return self.scaling.largest(full.v, point.x) > self.termination.largest_last_step
 
-    def advance(self, point: Evaluation, proposal: StepInfo) -> Evaluation | None:
+    def advance(self, point: Point, proposal: StepInfo) -> Point | None:
         """Try steps until one is good; return the new point, or None."""
         assert point.linear is not None
         linear = point.linear
@@ -198,73 +224,82 @@ class _Search:
             promised = self.merit.promised(linear, proposal)
             if promised == 0.0:  # nothing is left to be moved, or the trust region is too small for any step
                 return None
-            point, trial = self.try_point(point, proposal.x)
-            if self.interrupted or point.failure:
+            pair = self.try_point(point, proposal.x)
+            if pair is None:
                 return None
+            point, trial = pair
             if trial is None:
                 self.control.failed(proposal)
             else:
-                before = self.merit.of(point)
+                before = self.merit.level(point)
                 ratio = self.ratio(point, trial, promised)
                 if point.linear is not None and self.kind.wants_correction(ratio, promised, before):
-                    trial = self.corrected(point, proposal, trial)
+                    trial = self.corrected(proposal, trial)
                     ratio = self.ratio(point, trial, promised)
                 if self.control.is_good(ratio):
-                    self.take(trial, proposal, promised, before, ratio)
+                    self.take(point, trial, proposal, promised, ratio)
                     return trial
                 self.control.rejected(proposal)
                 if point.linear is None:  # the grids were moved to a point that is not taken
-                    point = self.renew(point.x)
+                    again = self.renew(point.x)
+                    if isinstance(again, Failed):
+                        return None
+                    point = again
             self.eager = False
             proposal = self.proposal = self.control.propose(self.problem)
-            if self.termination.is_rounding(proposal.promised, point.value) and self.merit.trivial:
+            if self.termination.is_rounding(proposal.promised, self.merit.level(point)) and self.merit.trivial:
                 return None
         return None
 
-    def ratio(self, point: Evaluation, trial: Evaluation, promised: float) -> float:
+    def ratio(self, point: Point, trial: Point, promised: float) -> float:
         """Return real over predicted reduction of the merit function; NaN if nothing is to be gained.
 
         Where the reduction could not be told from rounding, but rows of infinite weight are still missed, it
         is that of what they miss.
         """
-        before = self.merit.of(point)
-        if self.merit.trivial or not self.termination.is_rounding(promised, before):
-            return (before - self.merit.of(trial)) / promised if promised > 0.0 else math.nan
+        if self.merit.trivial or not self.termination.is_rounding(promised, self.merit.level(point)):
+            return (self.merit.of(point) - self.merit.of(trial)) / promised if promised > 0.0 else math.nan
         missed = self.merit.violation(point)
         gained = missed - self.merit.violation(trial)
         return gained / missed if gained > 0.0 else math.nan
 
-    def try_point(self, point: Evaluation, x: Array) -> tuple[Evaluation, Evaluation | None]:
-        """Evaluate at `x`; return the old point and the new one (None on failure) on the same grids."""
+    def try_point(self, point: Point, x: Array) -> tuple[Point, Point | None] | None:
+        """Evaluate at `x`; return the old point and the new one (None: there is none) on the same grids.
+
+        None, if the search cannot go on: a stop was asked for, or the old point is lost with its grids.
+        """
         trial = self.evaluate(x, 1 if self.eager else 0)
         if self.interrupted:
-            return point, None
-        decision = self.freeze.decide(trial.error_ratio, point.error_ratio, self.refreshes)
+            return None
+        ratio = math.inf if isinstance(trial, Failed) else trial.error_ratio
+        decision = self.freeze.decide(ratio, point.error_ratio, self.refreshes)
         self.eager = decision is Decision.KEEP  # while grids change, derivatives on the old ones are wasted
-        if decision is Decision.KEEP:
-            return point, trial
-        if decision is Decision.SHORTEN:
-            return point, None
+        if decision is not Decision.REFRESH:
+            return point, None if decision is Decision.SHORTEN or isinstance(trial, Failed) else trial
         trial = self.renew(x)
-        if not trial.failure:
+        if not isinstance(trial, Failed):
             old = self.evaluate(point.x, 0)
-            if not old.failure:
+            if not isinstance(old, Failed):
                 return old, trial
-        return (point if self.interrupted else self.renew(point.x)), None
+        again = None if self.interrupted else self.renew(point.x)
+        return None if again is None or isinstance(again, Failed) else (again, None)
 
-    def corrected(self, point: Evaluation, proposal: StepInfo, trial: Evaluation) -> Evaluation:
+    def corrected(self, proposal: StepInfo, trial: Point) -> Point:
         """Return the better one of the trial point and its second-order correction."""
-        x, length = self.problem.correction(proposal, trial.residual, trial.misfit)
+        if not isinstance(trial, LeastSquares):
+            return trial
+        x, length = self.problem.correction(proposal, trial)
         if not length <= 0.5 * proposal.length:
             return trial
         better = self.evaluate(x, 0)
-        if better.failure or not self.merit.of(better) < self.merit.of(trial):
+        if isinstance(better, Failed) or not self.merit.of(better) < self.merit.of(trial):
             return trial
         return trial if better.error_ratio > max(10.0, trial.error_ratio) else better
 
-    def take(self, trial: Evaluation, proposal: StepInfo, promised: float, before: float, ratio: float) -> None:
+    def take(self, point: Point, trial: Point, proposal: StepInfo, promised: float, ratio: float) -> None:
         """Accept `trial`: update step control, counter of idle steps and trace."""
-        flat = proposal.damping > 0.0 and self.termination.is_flat(promised, before - self.merit.of(trial), before)
+        gained = self.merit.of(point) - self.merit.of(trial)
+        flat = proposal.damping > 0.0 and self.termination.is_flat(promised, gained, self.merit.level(point))
         # promises that grow with the trust region only mean that it began too small; steps that
         # shrink mean convergence, if slow
         idle = promised <= 1.5 * self.last_promised and proposal.length >= 0.7 * self.last_length
@@ -283,8 +318,9 @@ class _Search:
     def evaluate(self, x: Array, order: int) -> Evaluation:
         self.evaluations += 1
         result = self.objective.evaluate(x, order)
-        self.interrupted = self.interrupted or result.interrupted
-        self.last_failure = result.failure or self.last_failure
+        if isinstance(result, Failed):
+            self.interrupted = self.interrupted or result.interrupted
+            self.last_failure = result.failure
         return result
 
     def renew(self, x: Array) -> Evaluation:
@@ -294,18 +330,18 @@ class _Search:
         self.renewed = self.evaluate(x, 1)
         return self.renewed
 
-    def words_for_failure(self, point: Evaluation) -> tuple[str, str]:
+    def words_for_failure(self, point: Failed) -> tuple[SolverStatus, str]:
         """Return status and message for a point that could not be evaluated."""
         if self.interrupted:
-            return ends.INTERRUPTED, "the fit was stopped; this is the best point so far"
-        return ends.FAILED, point.failure
+            return SolverStatus.INTERRUPTED, "the fit was stopped; this is the best point so far"
+        return SolverStatus.FAILED, point.failure
 
-    def words_for_no_progress(self, point: Evaluation) -> tuple[str, str]:
+    def words_for_no_progress(self, point: Point) -> tuple[SolverStatus, str]:
         if self.interrupted:
-            return ends.INTERRUPTED, "the fit was stopped; this is the best point so far"
+            return SolverStatus.INTERRUPTED, "the fit was stopped; this is the best point so far"
         violation = self.merit.violation(point)
-        if not self.termination.is_feasible(violation, self.merit.residual_norm(point)):
-            return ends.INFEASIBLE, (
+        if not self.termination.is_feasible(violation, point.size):
+            return SolverStatus.INFEASIBLE, (
                 f"the model could not be made to pass through the data of infinite weight; they are missed by "
                 f"{violation:.3g}"
             )
@@ -315,47 +351,47 @@ class _Search:
             return self.words_for_creeping(point)
         if np.all(np.abs(self.problem.step(math.inf).v) <= _ROUNDING * np.abs(point.x)):
             self.control.note = _TOO_SENSITIVE
-            return ends.CONVERGED, "the unknowns are determined to rounding"
+            return SolverStatus.CONVERGED, "the unknowns are determined to rounding"
         why = f" (the last failure: {self.last_failure})" if self.last_failure else ""
-        return ends.STALLED, f"no step, however short, reduces the objective further{why}"
+        return SolverStatus.STALLED, f"no step, however short, reduces the objective further{why}"
 
-    def words_for_creeping(self, point: Evaluation) -> tuple[str, str]:
+    def words_for_creeping(self, point: Point) -> tuple[SolverStatus, str]:
         """Return status and message where steps have no consequence any more."""
         assert self.proposal is not None
         assert point.linear is not None
         scale = self.scaling.of(point.x)
-        sizes = point.linear.reduce().column_norms() * scale
+        sizes = point.linear.column_norms() * scale
         moving = np.abs(self.proposal.v) / scale
         if self.faded or sizes.min() < _FADED * sizes.max():
             runaway = int(np.argmin(sizes))
         elif self.proposal.condition < self.termination.valley_condition and moving.max() >= _MOVING:
             runaway = int(np.argmax(moving))
         elif (runaway := self.unfelt(point)) < 0:
-            return ends.SLOW, _CURVED
+            return SolverStatus.SLOW, _CURVED
         return self.words_for_valley(runaway)
 
-    def unfelt(self, point: Evaluation) -> int:
+    def unfelt(self, point: Point) -> int:
         """Return an unknown that the full step would change much, though the residual would not feel it; else -1.
 
         The condition of the linear problem cannot tell where there is one unknown only.
         """
         assert point.linear is not None
         scale = self.scaling.of(point.x)
-        felt = point.linear.reduce().column_norms() * scale
+        felt = point.linear.column_norms() * scale
         moving = np.abs(self.problem.step(math.inf).v) / scale >= _MOVING
-        idle = moving & (felt <= self.termination.valley_condition * self.merit.residual_norm(point))
+        idle = moving & (felt <= self.termination.valley_condition * point.size)
         return int(np.argmin(np.where(idle, felt, math.inf))) if idle.any() else -1
 
-    def words_for_valley(self, runaway: int) -> tuple[str, str]:
+    def words_for_valley(self, runaway: int) -> tuple[SolverStatus, str]:
         name = self.objective.names[runaway]
-        return ends.FLAT, f"the objective hardly changes any more, but '{name}' keeps moving: the data do not fix it"
+        words = f"the objective hardly changes any more, but '{name}' keeps moving: from here the data do not fix it"
+        return SolverStatus.FLAT, words
 
-    def result(self, status: str, message: str, point: Evaluation) -> SolverResult:
+    def result(self, status: SolverStatus, message: str, point: Evaluation) -> SolverResult:
         return SolverResult(
             status=status,
             message=message,
             x=point.x,
-            value=point.value,
             evaluation=point,
             iterations=self.iteration,
             evaluations=self.evaluations,

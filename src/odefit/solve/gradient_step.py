@@ -1,87 +1,74 @@
-"""Projected gradient steps, which every step has to be compared with, and what a linear model promises for a step."""
+"""Projected gradient steps, which every step that meets a bound has to be compared with.
+
+Too many unknowns may have been put on bounds at once; such a step may promise next to nothing.  The best of some
+projected gradient steps is taken instead where it promises ten times as much.
+"""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable
+from typing import NamedTuple
 
-from odefit.native.kernel import kernel
+import numpy as np
+import numpy.typing as npt
 
+Array = npt.NDArray[np.float64]
 
-@kernel(inline=True)
-def promised_reduction(r, b, rows, right, root, v):
-    """Return the reduction of the rows of finite weight that the linear model promises for the step `v`."""
-    n = b.size
-    total = 0.0
-    for i in range(n):
-        w = 0.0
-        for j in range(i, n):
-            w += r[i, j] * v[j]
-        total += w * (2.0 * b[i] - w)
-    for i in range(root.size):
-        if math.isfinite(root[i]):
-            w = 0.0
-            for j in range(n):
-                w += rows[i, j] * v[j]
-            total += root[i] * root[i] * w * (2.0 * right[i] - w)
-    return 0.5 * total
+FRACTION_OF_GRADIENT = 0.1
+"""Of what a projected gradient step promises, that a step must promise."""
+_HALVINGS = 60
+_FAR = 1e6  # beyond the best multiple were there no bounds
 
 
-@kernel(inline=True)
-def negative_gradient(r, b, rows, right, root, out):
-    """Set `out` to the negative gradient of the rows of finite weight."""
-    n = b.size
-    for j in range(n):
-        g = 0.0
-        for i in range(j + 1):
-            g += r[i, j] * b[i]
-        for i in range(root.size):
-            if math.isfinite(root[i]):
-                g += root[i] * root[i] * rows[i, j] * right[i]
-        out[j] = g
+class GradientStep(NamedTuple):
+    """The step, its length in scaled unknowns, and the reduction that the linear model promises for it."""
+
+    v: Array
+    length: float
+    promised: float
 
 
-@kernel(inline=True)
-def _longest_gradient_step(r, rows, root, descent, scale, longest, v):
-    """Return where to begin the search: `longest`, or far beyond the best multiple were there no bounds."""
-    n = descent.size
-    slope, square = 0.0, 0.0
-    for j in range(n):
-        v[j] = scale[j] * scale[j] * descent[j]
-        slope += descent[j] * v[j]
-    for i in range(n):
-        w = 0.0
-        for j in range(i, n):
-            w += r[i, j] * v[j]
-        square += w * w
-    for i in range(root.size):
-        if math.isfinite(root[i]):
-            w = 0.0
-            for j in range(n):
-                w += rows[i, j] * v[j]
-            square += (root[i] * w) ** 2
-    return min(longest, 1e6 * slope / square) if square > 0.0 else longest
+def promised_reductions(moved: Array, right: Array) -> Array:
+    """Return the reduction that a linear model promises for steps with the images `moved`, (k, m)."""
+    return 0.5 * np.sum(moved * (2.0 * right - moved), axis=-1)
 
 
-@kernel(inline=True)
-def gradient_step(r, b, rows, right, root, descent, scale, low, high, radius, v):
-    """Set `v` to the best of some projected, scaled gradient steps within the radius; return its length."""
-    n = b.size
-    length = 0.0
-    for j in range(n):
-        length += (descent[j] * scale[j]) ** 2
-    length = math.sqrt(length)
-    if length == 0.0:
-        for j in range(n):
-            v[j] = 0.0
-        return 0.0
-    t, best, best_t = _longest_gradient_step(r, rows, root, descent, scale, radius / length, v), 0.0, 0.0
-    for _ in range(60):
-        for j in range(n):
-            v[j] = min(high[j], max(low[j], t * scale[j] * scale[j] * descent[j]))
-        promised = promised_reduction(r, b, rows, right, root, v)
-        if promised > best:
-            best, best_t = promised, t
-        t *= 0.5
-    for j in range(n):
-        v[j] = min(high[j], max(low[j], best_t * scale[j] * scale[j] * descent[j]))
-    return best_t * length
+def gradient_step(
+    times: Callable[[Array], Array],
+    right: Array,
+    descent: Array,
+    scale: Array,
+    low: Array,
+    high: Array,
+    radius: float,
+) -> GradientStep:
+    """Return the best of some projected, scaled gradient steps within the radius.
+
+    Parameters
+    ----------
+    times, right
+        The linear model: images of steps, a row each, and what they are to become; (k, n) -> (k, m), (m,).
+    descent
+        Negative gradient.
+    low, high
+        Bounds of the step.
+    """
+    nothing = GradientStep(np.zeros_like(descent), 0.0, 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):  # a gradient too large for its square promises nothing
+        length = float(np.linalg.norm(descent * scale))
+        if length == 0.0:
+            return nothing
+        along = scale * scale * descent
+        square = float(np.sum(np.square(times(along[None, :]))))
+        longest = radius / length
+        if square > 0.0:
+            longest = min(longest, _FAR * float(descent @ along) / square)
+        if not 0.0 < longest < np.inf:
+            return nothing
+        multiples = longest * 0.5 ** np.arange(_HALVINGS)
+        steps = np.minimum(high, np.maximum(low, multiples[:, None] * along))
+        promised = promised_reductions(times(steps), right)
+    best = int(np.nanargmax(np.append(promised, 0.0)))
+    if best == _HALVINGS:
+        return nothing
+    return GradientStep(steps[best], float(multiples[best]) * length, float(promised[best]))

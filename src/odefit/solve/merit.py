@@ -18,7 +18,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from odefit.solve.contract import Evaluation, LinearModel, Reduced
+from odefit.solve.contract import LinearModel, Point, heavy_of
 from odefit.solve.steps import StepInfo
 
 Array = npt.NDArray[np.float64]
@@ -28,26 +28,35 @@ _LARGEST = 1e12
 
 
 class Merit:
-    """Merit function of one minimisation; for an objective without heavy rows, the objective."""
+    """Merit function of one minimisation; for an objective without heavy rows, the objective.
+
+    Attributes
+    ----------
+    trivial
+        There are no heavy rows.
+    """
 
     def __init__(self, root: Array) -> None:
         self.trivial = not root.size
         self._weight = np.square(root)
         self._m = 1.0
 
-    def of(self, point: Evaluation) -> float:
+    def of(self, point: Point) -> float:
         """Return its value at a point."""
-        if self.trivial:
+        heavy = heavy_of(point)
+        if heavy is None:
             return point.value
-        return point.light + 0.5 * float(np.minimum(self._weight, self._m) @ np.square(point.misfit))
+        return heavy.light + 0.5 * float(np.minimum(self._weight, self._m) @ np.square(heavy.misfit))
+
+    def level(self, point: Point) -> float:
+        """Return what changes of the merit function are compared with; see `magnitude_of`."""
+        return max(abs(self.of(point)), 0.5 * point.size**2)
 
     def promised(self, linear: LinearModel, step: StepInfo) -> float:
         """Choose the weight for `step` and return the reduction that the linear model promises."""
         if self.trivial:
             return step.promised
-        reduced = linear.reduce()
-        assert isinstance(reduced, Reduced)
-        r, b, heavy = reduced
+        r, b, heavy = linear.triangle()
         p, q = r @ step.v, heavy.rows @ step.v
         gain, size = float(p @ b), float(p @ p)
         heavy_gain, heavy_size = q * heavy.right, np.square(q)
@@ -70,15 +79,9 @@ class Merit:
                 break
         return m
 
-    def residual_norm(self, point: Evaluation) -> float:
-        """Return the norm of the residual without heavy rows.
-
-        Data of great weight that contradict each other must not make all others look unimportant.
-        """
-        return math.sqrt(2.0 * (point.value if self.trivial else point.light))
-
-    def violation(self, point: Evaluation) -> float:
+    def violation(self, point: Point) -> float:
         """Return by how much the rows of infinite weight are missed."""
-        if self.trivial:
+        heavy = heavy_of(point)
+        if heavy is None:
             return 0.0
-        return math.sqrt(float(np.sum(np.square(point.misfit[np.isinf(self._weight)]))))
+        return math.sqrt(float(np.sum(np.square(heavy.misfit[np.isinf(self._weight)]))))

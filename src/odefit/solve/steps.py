@@ -9,7 +9,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from odefit.solve.contract import LinearModel
+from odefit.solve.contract import FACTORS, LeastSquares, LinearModel
 
 Array = npt.NDArray[np.float64]
 
@@ -49,7 +49,9 @@ class StepInfo(NamedTuple):
 
 
 class StepProblem(Protocol):
-    """The linearised problem at the present point, as steps see it.
+    """The linearised problem at the present point, in one metric, for linear models of any structure.
+
+    Owned by one minimisation, which moves it along.
 
     Attributes
     ----------
@@ -71,11 +73,8 @@ class StepProblem(Protocol):
         """Return the fraction `alpha` of a step."""
         ...
 
-    def correction(self, step: StepInfo, residual: Array, misfit: Array) -> tuple[Array, float]:
-        """Return the second-order corrected point and the length of the correction.
-
-        `residual` and `misfit` are those of the trial point.
-        """
+    def correction(self, step: StepInfo, trial: LeastSquares) -> tuple[Array, float]:
+        """Return the second-order corrected point and the length of the correction, from the trial point."""
         ...
 
 
@@ -87,12 +86,16 @@ class Step:
     ----------
     filter
         Which restriction of the Gauss-Newton step a trust region uses.
+    metric
+        In which metric steps are measured: `FACTORS`, `SCALED`, or None for what suits the structure of the problem
+        (the scaled unknowns where many experiments have unknowns of their own: see `odefit.solve.bordered`).
     correct_below, correct_above
         A second-order correction is tried if real over predicted reduction is below the first, and the
         predicted reduction above this fraction of the objective.
     """
 
     filter: int = DAMPED
+    metric: str | None = None
     correct_below: float = 0.9
     correct_above: float = 1e-2
 
@@ -108,9 +111,10 @@ class TrustStep(Step):
 
 @dataclass(frozen=True)
 class SubspaceStep(Step):
-    """The subspace step (30), as published: no correction."""
+    """The subspace step (30), as published: no correction.  Subspaces are those of the pivoted factors."""
 
     filter: int = SUBSPACE
+    metric: str | None = FACTORS
     correct_below: float = -math.inf
 
 

@@ -11,16 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-CONVERGED = "converged"
-FLAT = "flat-valley"
-SLOW = "slow-progress"
-INFEASIBLE = "infeasible"
-STALLED = "stalled"
-LIMIT = "iteration-limit"
-NO_INFLUENCE = "no-influence"
-INTERRUPTED = "interrupted"
-FAILED = "failed"
-
 
 @dataclass(frozen=True)
 class Termination:
@@ -29,14 +19,11 @@ class Termination:
     Attributes
     ----------
     tol
-        Relative: decrement <= tol ||r||.
+        Relative: decrement <= tol size, the norm of the residual for a sum of squares.
     tol_abs
         Absolute: decrement <= tol_abs.
     tol_exact
         What rows of infinite weight may be missed by, absolutely.
-    tol_refinement
-        Refinement: the full step promises to reduce the objective by less than this fraction of it.  (With
-        the relative test alone that fraction is tol^2.)
     flat, flat_times, valley_condition
         Idle steps: this many damped steps in a row that neither promise nor bring more than the
         fraction `flat` of the objective.  Not converged: a valley if the linear problem is worse
@@ -52,7 +39,6 @@ class Termination:
     tol: float = 1e-6
     tol_abs: float = 0.0
     tol_exact: float = 0.0
-    tol_refinement: float = 0.0
     flat: float = 1e-6
     flat_times: int = 3
     valley_condition: float = 1e-3
@@ -60,28 +46,26 @@ class Termination:
     rounding: float = 1e-14
     max_iterations: int = 200
 
-    def convergence(self, decrement: float, residual_norm: float) -> str:
+    def convergence(self, decrement: float, size: float) -> str:
         """Return which test of convergence is met, in words, or an empty string."""
-        if decrement <= self.tol * residual_norm:
+        if decrement <= self.tol * size:
             return (
-                f"the linearised model could remove only the fraction {decrement / residual_norm:.1e} of the residual"
-                if residual_norm > 0
+                f"the linearised model could remove only the fraction {decrement / size:.1e} of the residual"
+                if size > 0
                 else "the residual is zero"
             )
         if decrement <= self.tol_abs:
             return f"what the linearised model could still remove ({decrement:.1e}) is below the integration error"
-        if self.tol_refinement > 0.0 and decrement**2 <= self.tol_refinement * residual_norm**2:
-            return f"the linearised model promises to reduce the objective by less than {self.tol_refinement:.1e} of it"
         return ""
 
-    def is_feasible(self, violation: float, residual_norm: float) -> bool:
+    def is_feasible(self, violation: float, size: float) -> bool:
         """Tell whether rows of infinite weight hold: a hundred times more exactly than the others converge."""
-        return violation <= max(self.tol_exact, 0.01 * self.tol * residual_norm)
+        return violation <= max(self.tol_exact, 0.01 * self.tol * size)
 
-    def is_flat(self, promised: float, gained: float, value: float) -> bool:
+    def is_flat(self, promised: float, gained: float, level: float) -> bool:
         """Tell whether a damped step was of no consequence."""
-        return promised <= self.flat * value and gained <= self.flat * value
+        return promised <= self.flat * level and gained <= self.flat * level
 
-    def is_rounding(self, promised: float, value: float) -> bool:
+    def is_rounding(self, promised: float, level: float) -> bool:
         """Tell whether a promised reduction is too small to be seen."""
-        return promised <= self.rounding * value
+        return promised <= self.rounding * level

@@ -11,16 +11,17 @@ from __future__ import annotations
 import math
 
 from odefit.native.kernel import kernel
-from odefit.native.orthogonal import apply_to_column, column_norm, reflect_column
+from odefit.native.orthogonal import apply_to_column, column_norm, factor_next_pivot
 
-_RANK_TOLERANCE = 1e-10  # relative to the largest diagonal element: a guard against rounding only
+RANK_TOLERANCE = 1e-10
+"""Relative to the largest diagonal element: a guard against rounding only."""
 
 
 @kernel(inline=True)
 def rank_of(a, n, level):
     """Return how many diagonal elements differ from zero, measured by `level`."""
     rank = 0
-    while rank < n and abs(a[rank, rank]) > _RANK_TOLERANCE * level:
+    while rank < n and abs(a[rank, rank]) > RANK_TOLERANCE * level:
         rank += 1
     return rank
 
@@ -49,22 +50,11 @@ def factor_weighted(a, n_columns, n_heavy, beta, pivot, row_size, dropped):
         dropped[i] = -1
     for k in range(min(a.shape[0], n_columns)):
         for i in range(k, n_heavy):
-            if _row_norm(a, i, k, n_columns) <= _RANK_TOLERANCE * row_size[i]:
+            if _row_norm(a, i, k, n_columns) <= RANK_TOLERANCE * row_size[i]:
                 dropped[i] = k
                 for j in range(k, n_columns):
                     a[i, j] = 0.0
-        best, best_norm = k, -1.0
-        for j in range(k, n_columns):
-            norm = column_norm(a, k, j)
-            if norm > best_norm:
-                best, best_norm = j, norm
-        if best != k:
-            pivot[k], pivot[best] = pivot[best], pivot[k]
-            for i in range(a.shape[0]):
-                a[i, k], a[i, best] = a[i, best], a[i, k]
-        reflect_column(a, k, beta)
-        for j in range(k + 1, n_columns):
-            apply_to_column(a, k, beta, a, j)
+        factor_next_pivot(a, k, n_columns, beta, pivot)
     return level
 
 

@@ -1,7 +1,7 @@
 """How sure the estimates are, and what is computed from them."""
 
 from odefit.statistics.autocorrelation import Autocorrelation, first_order_errors, lag_test
-from odefit.statistics.covariance import ParameterStatistics, linearised_statistics
+from odefit.statistics.covariance import ParameterStatistics
 from odefit.statistics.delta import Band, Estimate, prediction_band
 from odefit.statistics.derived import derived_quantities
 from odefit.statistics.quality import Criteria, Misfit
@@ -20,7 +20,6 @@ __all__ = [
     "derived_quantities",
     "first_order_errors",
     "lag_test",
-    "linearised_statistics",
     "prediction_band",
     "residual_series",
 ]

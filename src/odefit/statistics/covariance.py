@@ -159,14 +159,11 @@ def independent_errors(rank: int, variance: float, prior_image: Array | None = N
     return middle
 
 
-def residual_variance(
-    sum_of_squares: float, dof: float, *, absolute: bool, resolution: float = 0.0
-) -> tuple[float, bool]:
+def resolved_variance(variance: float, resolution: float = 0.0) -> tuple[float, bool]:
     """Return s^2, and whether it is larger than what the integration resolves."""
-    found = 1.0 if absolute else (sum_of_squares / dof if dof > 0 else math.nan)
-    if found < resolution**2:
+    if variance < resolution**2:
         return resolution**2, False
-    return found, True
+    return variance, True
 
 
 def statistics_of(
@@ -202,44 +199,6 @@ def statistics_of(
     )
 
 
-def linearised_statistics(
-    factor: Array,
-    active: Flags,
-    sum_of_squares: float,
-    n_data: int,
-    *,
-    absolute: bool,
-    prior_rows: Array | None = None,
-    equality_rows: Array | None = None,
-    n_exact: int | None = None,
-    resolution: float = 0.0,
-) -> ParameterStatistics:
-    """Compute the statistics for independent errors of one variance.
-
-    Parameters
-    ----------
-    factor, active, equality_rows
-        See `find_directions`.
-    sum_of_squares
-        ||r||^2 of the data.
-    absolute
-        Standard deviations were given: do not rescale.
-    prior_rows
-        Rows P of the Jacobian that belong to priors, (k, n).
-    n_exact
-        How many of the equality rows, the first ones, are not among the data; all by default.
-    resolution
-        Norm of the residuals that the integration cannot resolve.
-    """
-    directions = find_directions(factor, active, equality_rows)
-    foreign = 0 if equality_rows is None else _rank(equality_rows[:n_exact][:, ~active])
-    dof = n_data - directions.rank - (directions.met - foreign)
-    variance, resolved = residual_variance(sum_of_squares, dof, absolute=absolute, resolution=resolution)
-    image = None if prior_rows is None else prior_rows @ directions.root
-    middle = independent_errors(directions.rank, variance, image)
-    return statistics_of(directions, middle, variance, dof, absolute=absolute, resolved=resolved)
-
-
 def quantile_of(dof: float, *, absolute: bool = False) -> float:
     """Return the 97.5 % quantile of Student's distribution, of the normal one if the variance is known."""
     from scipy.special import ndtri, stdtrit  # slow to import, and needed only here
@@ -271,10 +230,6 @@ def _singular(rows: Array) -> tuple[int, Array]:
     norms = np.linalg.norm(rows, axis=1)
     _, w, vt = np.linalg.svd(rows / np.where(norms > 0, norms, 1.0)[:, None], full_matrices=True)
     return int(np.sum(w > _DEPENDENT * w[0])) if w.size and w[0] > 0 else 0, vt
-
-
-def _rank(rows: Array) -> int:
-    return _singular(rows)[0] if rows.size else 0
 
 
 def _null_space(rows: Array) -> Array:

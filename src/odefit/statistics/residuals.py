@@ -11,10 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from odefit.solve import Evaluation
-from odefit.transcribe import SingleShooting
-from odefit.transcribe.bordered import BorderedLinear
-from odefit.transcribe.dense import DenseLinear
+from odefit.solve import Point
+from odefit.transcribe import Plan
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -57,25 +55,24 @@ class Residuals(NamedTuple):
         return out
 
 
-def residual_series(objective: SingleShooting, point: Evaluation) -> Residuals:
-    """Sort the rows of an evaluation into series."""
-    listed = objective.observations
-    data = objective.data
+def residual_series(plan: Plan, point: Point) -> Residuals:
+    """Sort the differences of model and data at a point into series."""
+    data = plan.data
+    listed = data.of_experiment
     experiment = np.concatenate([np.full(o.value.size, o.experiment) for o in listed])
     observable = np.concatenate([o.observable for o in listed])
     time = np.concatenate([o.times[o.at] for o in listed])
     weighted = np.concatenate([o.root_weight * o.value for o in listed])
     roots = np.concatenate([o.root_weight for o in listed])
-    random = np.ones(objective.n_data, dtype=bool)
+    random = np.ones(data.n_data, dtype=bool)
     random[data.heavy[data.heavy_root >= AS_GOOD_AS_EXACT]] = False
     # measurements of an experiment are in the order of time already, and a stable sort keeps it
     order = np.lexsort((observable, experiment))
     order = order[random[order]]
-    linear = point.linear
-    jacobian = linear.jacobian[order] if isinstance(linear, DenseLinear | BorderedLinear) else None
+    jacobian = None if point.linear is None or plan.criterion.joint else point.linear.jacobian[order]
     key = np.stack([experiment[order], observable[order]])
     begins = np.flatnonzero(np.any(np.diff(key, axis=1) != 0, axis=0)) + 1
-    value = point.residual[order]
+    value = point.differences[order]
     return Residuals(
         value=value,
         model=value + weighted[order],

@@ -133,7 +133,7 @@ def _check(first: FitResult, first_label: str, result: FitResult, label: str) ->
 def _data_of(result: FitResult) -> list[tuple[Any, ...]]:
     """Return what was fitted, in an order of its own."""
     data, found = result.problem.measurements, []
-    for observation in result.objective_function.observations:
+    for observation in result.plan.data.of_experiment:
         for k in observation.source.tolist():
             weights = tuple(None if np.isnan(x) else float(x) for x in (data.sigma[k], data.weight[k]))
             place = (str(data.experiment[k]), str(data.observable[k]), float(data.time[k]), float(data.value[k]))
@@ -158,7 +158,7 @@ def _tests(results: tuple[FitResult, ...], labels: list[str]) -> tuple[Likelihoo
     found = []
     for smaller, name in zip(results, labels, strict=True):
         for larger, other in zip(results, labels, strict=True):
-            if set(smaller.objective_function.names) < set(larger.objective_function.names):
+            if set(smaller.plan.names) < set(larger.plan.names):
                 found.append(_ratio_test(smaller, name, larger, other))
     return tuple(found)
 
@@ -166,7 +166,7 @@ def _tests(results: tuple[FitResult, ...], labels: list[str]) -> tuple[Likelihoo
 def _ratio_test(smaller: FitResult, name: str, larger: FitResult, other: str) -> LikelihoodRatio:
     from scipy.special import chdtrc  # slow to import, and needed only here
 
-    further = [p for p in larger.objective_function.names if p not in smaller.objective_function.names]
+    further = [p for p in larger.plan.names if p not in smaller.plan.names]
     statistic = 2.0 * ((larger.loglik or 0.0) - (smaller.loglik or 0.0))
     p = float(chdtrc(len(further), max(statistic, 0.0)))
     on_bound = [parameter for parameter in further if _on_bound(smaller, larger, parameter)]
@@ -183,8 +183,8 @@ def _ratio_test(smaller: FitResult, name: str, larger: FitResult, other: str) ->
 
 def _on_bound(smaller: FitResult, larger: FitResult, parameter: str) -> bool:
     """Tell whether the smaller model's value of a parameter is a bound of the larger one's."""
-    compiled = larger.objective_function.compiled
-    i = larger.objective_function.names.index(parameter)
+    compiled = larger.plan.compiled
+    i = larger.plan.names.index(parameter)
     bounds = (float(compiled.lower[i]), float(compiled.upper[i]))
     if parameter in smaller.estimates:
         return smaller.estimates[parameter] in bounds
@@ -203,6 +203,6 @@ def _notes(results: tuple[FitResult, ...], labels: list[str]) -> list[str]:
             )
         if result.uncertainty is not None and result.uncertainty.kind == "autocorrelated":
             notes.append(f"{label} leaves autocorrelated residuals: differences of the criteria look too large.")
-        if result.objective_function.n_residuals > result.objective_function.n_data:
+        if result.plan.n_residuals > result.plan.n_data:
             notes.append(f"{label} has priors, which the likelihood does not contain.")
     return notes

@@ -41,10 +41,10 @@ from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.errors import ProblemError
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
-from odefit.solve import Reduced, Solver, SolverResult, TraceRow
-from odefit.statistics import linearised_statistics
+from odefit.solve import Failed, Solver, SolverResult, SolverStatus, TraceRow
 from odefit.strategy.result import Attempt, FitResult
 from odefit.strategy.single import Search
+from odefit.strategy.uncertainty import Uncertainty
 from odefit.transcribe import SingleShooting
 from odefit.transcribe.observation import Observations, observations, until
 
@@ -147,6 +147,7 @@ class _Incremental:
         self.data = observations(problem)
         self.attempts: list[Attempt] = []
         self.evaluations = self.refreshes = 0
+        self.integrators: dict[str, str] = {}
 
     def record(self, row: TraceRow) -> None:
         """Keep a row, numbered through all horizons."""
@@ -167,20 +168,21 @@ class _Incremental:
             objective = whole if is_last else self.search.objective(until(self.data, horizon))
             solution, relaxations = self.fit_within(objective, x, bounds, user, is_last)
             self.log(objective, solution, horizon, relaxations)
-            if solution.status == "failed" and solution.iterations == 0 and inserted < _MOST_HORIZONS:
+            if solution.status == SolverStatus.FAILED and solution.iterations == 0 and inserted < _MOST_HORIZONS:
                 between = self.between(reached, horizon)
                 if between is not None:
                     waiting.append(between)
                     inserted += 1
                     continue
-            if is_last or solution.status in ("failed", "interrupted"):
+            if is_last or solution.status in (SolverStatus.FAILED, SolverStatus.INTERRUPTED):
                 break
             waiting.pop()
             x, reached = solution.x, horizon
             bounds = self.confidence_bounds(objective, solution, user) if self.confined else user
+        self.integrators = whole.methods
         if not is_last:
             solution = self.on_all_data(whole, solution, horizon)
-        if solution.status != "interrupted":
+        if solution.status != SolverStatus.INTERRUPTED:
             solution = self.no_worse_than_the_start(whole, solution, horizons[-1])
         solution = dataclasses.replace(
             solution,
@@ -190,7 +192,12 @@ class _Incremental:
             trace=tuple(self.trace),
         )
         return FitResult(
-            self.problem, solution, whole, self.method, self.search.solver.name, attempts=tuple(self.attempts)
+            self.problem,
+            solution,
+            self.integrators,
+            self.method,
+            self.search.solver.name,
+            attempts=tuple(self.attempts),
         )
 
     def fit_within(
@@ -203,7 +210,7 @@ class _Incremental:
             solution = self.search.minimise(objective, x, bounds, tol=tol)
             self.evaluations += solution.evaluations
             self.refreshes += solution.refreshes
-            if solution.status in ("failed", "interrupted"):
+            if solution.status in (SolverStatus.FAILED, SolverStatus.INTERRUPTED):
                 return solution, relaxations
             wider = relaxed(solution.x, bounds, user, self.problem.settings.relaxation)
             if wider is None:
@@ -216,9 +223,9 @@ class _Incremental:
         self, objective: SingleShooting, solution: SolverResult, user: tuple[Array, Array]
     ) -> tuple[Array, Array]:
         """Return the confidence interval of each unknown within the user's bounds, (9)."""
-        errors = _standard_errors(self.problem, objective, solution)
-        dof = objective.n_data - solution.rank
         absolute = has_absolute_sigma(self.problem.measurements)
+        errors = _standard_errors(objective, solution, absolute)
+        dof = objective.n_data - solution.rank
         reach = _quantile(self.problem.settings.confidence, math.inf if absolute else dof) * errors
         reach = np.where(np.isfinite(reach), reach, np.inf)
         size = self.search.scaling(objective, solution.x).of(solution.x)
@@ -239,19 +246,26 @@ class _Incremental:
         """Return the account of a fit that ended before its last horizon, at the point that it reached."""
         whole.refresh(solution.x)
         found = whole.evaluate(solution.x, 1)
+        self.integrators = whole.methods
         where = f"on the horizon {max(horizon):g}"
-        message = f"{where}: {solution.message}" if solution.status == "failed" else f"{solution.message} ({where})"
-        return dataclasses.replace(solution, evaluation=found, value=found.value, message=message)
+        message = (
+            f"{where}: {solution.message}"
+            if solution.status == SolverStatus.FAILED
+            else f"{solution.message} ({where})"
+        )
+        return dataclasses.replace(solution, evaluation=found, message=message)
 
     def no_worse_than_the_start(self, whole: SingleShooting, solution: SolverResult, last: Horizon) -> SolverResult:
         """Return `solution`, or a fit of all data from the start if that point is better already."""
         start = whole.compiled.theta_start
         whole.refresh(start)
-        at_start = whole.evaluate(start, 0).value
+        at_start = whole.evaluate(start, 0)
         self.evaluations += 1
-        if not at_start < (solution.value if math.isfinite(solution.value) else math.inf):
+        reached = solution.value if math.isfinite(solution.value) else math.inf
+        if isinstance(at_start, Failed) or not at_start.value < reached:
             return solution
         direct = self.search.minimise(whole, start)
+        self.integrators = whole.methods
         self.evaluations += direct.evaluations
         self.refreshes += direct.refreshes
         self.log(whole, direct, last, 0, "single")
@@ -302,23 +316,11 @@ def relaxed(
     )
 
 
-def _standard_errors(problem: Problem, objective: SingleShooting, solution: SolverResult) -> Array:
+def _standard_errors(objective: SingleShooting, solution: SolverResult, absolute: bool) -> Array:
     """Return linearised standard errors on the solver's scale, NaN where there are none."""
-    linear = solution.evaluation.linear
-    if linear is None:
+    if solution.linear is None:
         return np.full(solution.x.size, np.nan)
-    reduced = linear.reduce()
-    exact = None
-    if isinstance(reduced, Reduced) and np.isinf(reduced.heavy.root).any():
-        exact = reduced.heavy.rows[np.isinf(reduced.heavy.root)]
-    return linearised_statistics(
-        reduced.rows()[0],
-        solution.active,
-        objective.sum_of_squares(solution.evaluation),
-        objective.n_data - objective.data.exact.size,
-        absolute=has_absolute_sigma(problem.measurements),
-        equality_rows=exact,
-    ).standard_error
+    return Uncertainty(objective.plan, solution, absolute, resolution=0.0).independent.standard_error
 
 
 def _quantile(level: float, dof: float) -> float:

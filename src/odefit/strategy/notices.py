@@ -34,7 +34,10 @@ class Notice(NamedTuple):
 def notices(result: FitResult) -> Iterator[Notice]:
     """Yield what the user should know, most important first."""
     if not result.converged:
-        yield Notice(f"convergence.{result.status}", f"The fit did not converge: {result.message}.")
+        yield Notice(
+            f"convergence.{result.status}",
+            f"The fit did not converge: {result.message}. {result.status.remedy}".rstrip(),
+        )
     if result.solution.note:
         yield Notice("solver.note", f"{result.solution.note[0].upper()}{result.solution.note[1:]}.")
     if result.start_values is not None and (result.start_values.missing or result.start_values.moved):
@@ -57,15 +60,15 @@ def notices(result: FitResult) -> Iterator[Notice]:
 
 
 def _of_data(result: FitResult) -> Iterator[Notice]:
-    names = result.objective_function.names
+    names = result.plan.names
     n = len(names)
-    if result.n_data + result.objective_function.data.exact.size < n:
+    if result.n_data + result.plan.data.exact.size < n:
         yield Notice("data.few", f"There are only {result.n_data} data for {n} free parameters.")
     elif result.n_data and result.statistics is not None and math.isnan(result.statistics.variance):
         text = "There are as many data as parameters: nothing is left to estimate the noise, and standard errors, from."
         yield Notice("data.few", text)
     yield from _of_tolerance(result)
-    idle = [name for name in result.objective_function.compiled.slot_names if name in result.unfitted]
+    idle = [name for name in result.plan.compiled.slot_names if name in result.unfitted]
     if idle:
         yield Notice("parameter.no-data", f"{', '.join(idle)}: no data tell the value; the start value was used.")
 
@@ -153,17 +156,17 @@ def _of_parameters(result: FitResult) -> Iterator[Notice]:
 
 
 def _without_influence(result: FitResult) -> set[str]:
-    linear = result.solution.evaluation.linear
+    linear = result.solution.linear
     if linear is None:
         return set()
-    norms = linear.reduce().column_norms()
-    return {name for name, norm in zip(result.objective_function.names, norms, strict=True) if norm == 0.0}
+    norms = linear.column_norms()
+    return {name for name, norm in zip(result.plan.names, norms, strict=True) if norm == 0.0}
 
 
 def _of_correlations(result: FitResult) -> Iterator[Notice]:
     if result.verdicts is None or result.statistics is None:
         return
-    names = result.objective_function.names
+    names = result.plan.names
     for one in result.verdicts.combinations:
         members = [names[i] for i in one.members]
         number = _correlation(result, one.members)
@@ -186,7 +189,7 @@ def _of_correlations(result: FitResult) -> Iterator[Notice]:
 
 def _confined(result: FitResult) -> bool:
     """Tell whether values that must be met exactly tie parameters to each other."""
-    return bool((result.objective_function.heavy_root >= AS_GOOD_AS_EXACT).any())
+    return bool((result.plan.data.heavy_root >= AS_GOOD_AS_EXACT).any())
 
 
 def _groups(close: npt.NDArray[np.bool_]) -> Iterator[tuple[int, ...]]:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from odefit.criteria.least_squares import has_absolute_sigma, log_likelihood
+from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.problem import Problem
-from odefit.solve import SolverResult
+from odefit.solve import Failed, SolverResult, SolverStatus
 from odefit.statistics import (
     Criteria,
     Estimate,
@@ -28,7 +29,7 @@ from odefit.strategy.notices import Notice, notices
 from odefit.strategy.start_values import StartValues
 from odefit.strategy.times import prediction_times
 from odefit.strategy.uncertainty import Uncertainty
-from odefit.transcribe import SingleShooting
+from odefit.transcribe import Plan, SingleShooting, plan_of
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -100,7 +101,7 @@ class Attempt:
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """What a fit found.
+    """What a fit found: values, from which the rest is computed on first access.
 
     Attributes
     ----------
@@ -108,6 +109,8 @@ class FitResult:
         What was fitted.
     solution
         The solver's own account, with the trace.
+    integrators
+        Which integrator was used, per experiment.
     method, solver
         The strategy and the solver that were used.
     attempts
@@ -120,7 +123,7 @@ class FitResult:
 
     problem: Problem
     solution: SolverResult
-    objective_function: SingleShooting = field(repr=False)
+    integrators: Mapping[str, str]
     method: str = "single"
     solver: str = "trust"
     attempts: tuple[Attempt, ...] = ()
@@ -132,14 +135,23 @@ class FitResult:
             one = Attempt(self.method, self.status, self.objective, self.iterations, n_data=self.n_data)
             object.__setattr__(self, "attempts", (one,))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the fields alone: what was computed from them is computed again, native code is found again."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    @cached_property
+    def plan(self) -> Plan:
+        """Functions and measurements of the problem; belongs to the compiled problem, and is shared."""
+        return plan_of(self.problem)
+
     @property
     def equivalent_iterations(self) -> float:
         """Iterations weighted by how much of the whole time each integrated: what they cost."""
         return sum(attempt.iterations * attempt.share for attempt in self.attempts)
 
     @property
-    def status(self) -> str:
-        """The word "converged", or another one."""
+    def status(self) -> SolverStatus:
+        """The word "converged", or another one; it knows its sentence and remedy."""
         return self.solution.status
 
     @property
@@ -154,13 +166,8 @@ class FitResult:
 
     @property
     def objective(self) -> float:
-        """Half the weighted sum of squares; NaN if there is no value."""
+        """What was minimised, half the weighted sum of squares for least squares; NaN if there is no value."""
         return self.solution.value
-
-    @property
-    def integrators(self) -> dict[str, str]:
-        """Which integrator was used, per experiment."""
-        return self.objective_function.methods
 
     @property
     def iterations(self) -> int:
@@ -175,27 +182,35 @@ class FitResult:
     @cached_property
     def estimates(self) -> dict[str, float]:
         """Natural values of all parameters with a value of their own that play a part, in file order."""
-        compiled = self.objective_function.compiled
+        compiled = self.plan.compiled
         values = compiled.natural(self.solution.x)
         return {name: value for name, value in values.items() if name in compiled.used_slots}
 
     @property
     def n_data(self) -> int:
         """Number of measured values that took part; priors and values that must be met exactly do not count."""
-        return self.objective_function.n_data - self.objective_function.data.exact.size
+        return self.plan.n_data - self.plan.data.exact.size
 
     @property
     def sum_of_squares(self) -> float:
         """Weighted sum of squares of the data, without priors."""
-        return self.objective_function.sum_of_squares(self.solution.evaluation)
+        return float(self._differences @ self._differences)
+
+    @cached_property
+    def _differences(self) -> npt.NDArray[np.float64]:
+        """Weighted differences between model and data of finite weight; NaN if there are none."""
+        point = self.solution.evaluation
+        if isinstance(point, Failed):
+            return np.full(self.n_data, np.nan)
+        return self.plan.finite(point.differences)
 
     @cached_property
     def uncertainty(self) -> Uncertainty | None:
         """Standard errors for errors of several kinds, tests of the residuals; None if there is no linearisation."""
-        if self.solution.evaluation.linear is None:
+        if self.solution.linear is None:
             return None
-        resolution = self.problem.settings.rtol * self.objective_function.data_norm
-        return Uncertainty(self.objective_function, self.solution, self._absolute, resolution)
+        resolution = self.problem.settings.rtol * self.plan.data.norm
+        return Uncertainty(self.plan, self.solution, self._absolute, resolution)
 
     @property
     def _absolute(self) -> bool:
@@ -211,14 +226,14 @@ class FitResult:
     def dof(self) -> int:
         """Data less determined directions."""
         if self.uncertainty is None:
-            return self.n_data - len(self.objective_function.names)
+            return self.n_data - len(self.plan.names)
         return self.uncertainty.dof
 
     @property
     def n_estimated(self) -> int:
         """Number of parameters as AIC counts them: determined directions, and parameters at their bounds."""
         if self.uncertainty is None:
-            return len(self.objective_function.names)
+            return len(self.plan.names)
         return self.uncertainty.directions.rank + int(self.solution.active.sum())
 
     @property
@@ -229,8 +244,8 @@ class FitResult:
     @cached_property
     def loglik(self) -> float | None:
         """Normal log likelihood; with its own best common variance where no sigma was given."""
-        roots = self.objective_function.root_weights
-        return _number(log_likelihood(self.sum_of_squares, roots, absolute=self._absolute))
+        found = self.plan.criterion.log_likelihood(self._differences, self.plan.root_weights, absolute=self._absolute)
+        return _number(found)
 
     @cached_property
     def criteria(self) -> Criteria:
@@ -258,27 +273,27 @@ class FitResult:
         """
         import pandas as pd
 
-        names = list(self.objective_function.names)
+        names = list(self.plan.names)
         if self.uncertainty is None:
             return pd.DataFrame(np.nan, names, names)
-        slope = self.objective_function.compiled.to_natural(self.solution.x)[1]
+        slope = self.plan.compiled.to_natural(self.solution.x)[1]
         found = self.uncertainty.statistics(kind).covariance * np.outer(slope, slope)
         return pd.DataFrame(found, names, names)
 
     def standard_errors(self, kind: str | None = None) -> dict[str, float]:
         """Return standard errors on natural scales for errors of this kind; see `covariance`."""
         if self.uncertainty is None:
-            return dict.fromkeys(self.objective_function.names, math.nan)
-        slope = self.objective_function.compiled.to_natural(self.solution.x)[1]
+            return dict.fromkeys(self.plan.names, math.nan)
+        slope = self.plan.compiled.to_natural(self.solution.x)[1]
         errors = np.abs(slope) * self.uncertainty.statistics(kind).standard_error
-        return dict(zip(self.objective_function.names, errors.tolist(), strict=True))
+        return dict(zip(self.plan.names, errors.tolist(), strict=True))
 
     @cached_property
     def verdicts(self) -> Verdicts | None:
         """What the data say of each free parameter; None if there is no linearisation."""
         if self.statistics is None:
             return None
-        compiled = self.objective_function.compiled
+        compiled = self.plan.compiled
         value, slope, _ = compiled.to_natural(self.solution.x)
         start = compiled.to_natural(compiled.theta_start)[0]
         with np.errstate(all="ignore"):
@@ -287,7 +302,7 @@ class FitResult:
     @cached_property
     def derived(self) -> dict[str, Estimate]:
         """The problem's derived quantities, by the delta method."""
-        return derived_quantities(self.problem, self.objective_function.compiled, self.solution.x, self.statistics)
+        return derived_quantities(self.problem, self.plan.compiled, self.solution.x, self.statistics)
 
     @cached_property
     def validation(self) -> dict[str, Validation]:
@@ -301,10 +316,12 @@ class FitResult:
         found = scored.evaluate(x, 0)
         result, first = {}, 0
         for observation in scored.observations:
-            part = found.residual[first : first + observation.value.size]
-            first += observation.value.size
-            name = problem.experiments[observation.experiment].name
-            result[name] = Validation(part.size, float(np.square(part).sum()), found.failure)
+            n, name = observation.value.size, problem.experiments[observation.experiment].name
+            if isinstance(found, Failed):
+                result[name] = Validation(n, math.nan, found.failure)
+            else:
+                result[name] = Validation(n, float(np.square(found.differences[first : first + n]).sum()), "")
+            first += n
         return result
 
     def predict(self, times: Any = None) -> pd.DataFrame:
@@ -327,9 +344,7 @@ class FitResult:
         quantile = math.nan if self.statistics is None else self.statistics.quantile
         for number, experiment in enumerate(self.problem.experiments):
             grid = prediction_times(self.problem, experiment, times)
-            band = prediction_band(
-                self.problem, self.objective_function.compiled, self.solution.x, self.statistics, number, grid
-            )
+            band = prediction_band(self.problem, self.plan.compiled, self.solution.x, self.statistics, number, grid)
             columns: dict[str, Any] = {"experiment": band.experiment, "time": band.times}
             for i, name in enumerate(band.names):
                 value, error = band.values[:, i], band.errors[:, i]
@@ -345,7 +360,7 @@ class FitResult:
     @cached_property
     def parameters(self) -> dict[str, ParameterReport]:
         """Estimate, standard error, 95 % interval and verdict per parameter, in file order."""
-        compiled = self.objective_function.compiled
+        compiled = self.plan.compiled
         place = {name: i for i, name in enumerate(compiled.theta_names)}
         rows = {}
         for name, estimate in self.estimates.items():
@@ -363,7 +378,7 @@ class FitResult:
         verdict = self.verdicts.words[i]
         if not math.isfinite(error):
             return ParameterReport(estimate, None, None, verdict)
-        compiled = self.objective_function.compiled
+        compiled = self.plan.compiled
         _, slope, _ = compiled.to_natural(self.solution.x)
         reach = self.statistics.quantile * error
         ends = []
@@ -385,14 +400,14 @@ class FitResult:
     def unfitted(self) -> set[str]:
         """Slots of free parameters that no fitted experiment uses."""
         slots = self.problem.slots.slots
-        idle = {slot.name for slot in slots if not slot.parameter.fixed} - set(self.objective_function.names)
-        return idle & self.objective_function.compiled.used_slots
+        idle = {slot.name for slot in slots if not slot.parameter.fixed} - set(self.plan.names)
+        return idle & self.plan.compiled.used_slots
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of result.json: plain types only, None where a number does not exist."""
         return {
             "schema": SCHEMA,
-            "status": self.status,
+            "status": str(self.status),
             "message": self.message,
             "objective": _number(self.objective),
             "iterations": self.iterations,
@@ -427,7 +442,7 @@ class FitResult:
             "tests": None if self.tests is None else {k: _number(v) for k, v in self.tests._asdict().items()},
             "method": self.method,
             "solver": self.solver,
-            "integrators": self.integrators,
+            "integrators": dict(self.integrators),
             "start_values": None if self.start_values is None else self.start_values.text,
             "multistart": None if self.multistart is None else self.multistart.to_dict(),
             "attempts": [attempt.to_dict() for attempt in self.attempts],
@@ -443,7 +458,7 @@ class FitResult:
     def _correlation(self) -> dict[str, dict[str, float | None]]:
         if self.statistics is None:
             return {}
-        names = self.objective_function.names
+        names = self.plan.names
         rows = self.statistics.correlation.tolist()
         return {
             name: {other: _number(value) for other, value in zip(names, row, strict=True)}

@@ -37,7 +37,8 @@ def fit_single(
     """Minimise once, from the start values."""
     search = Search(problem, solver, stop, callback)
     objective = search.objective()
-    return FitResult(problem, search.minimise(objective), objective, "single", solver.name)
+    solution = search.minimise(objective)
+    return FitResult(problem, solution, objective.methods, "single", solver.name)
 
 
 class Search:
@@ -90,8 +91,9 @@ class Search:
             weights=self.solver.weights,
             termination=Termination(
                 tol=max(tol, settings.tol),
-                tol_abs=0.1 * settings.rtol * objective.data_norm,
-                tol_exact=0.1 * settings.rtol * objective.data.exact_norm + settings.atol * objective.data.exact_root,
+                tol_abs=0.1 * settings.rtol * objective.plan.data.norm,
+                tol_exact=0.1 * settings.rtol * objective.plan.data.exact_norm
+                + settings.atol * objective.plan.data.exact_root,
                 max_iterations=settings.max_iterations,
             ),
             freeze=self.freeze,

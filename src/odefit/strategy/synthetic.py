@@ -13,9 +13,8 @@ import numpy as np
 
 from odefit.errors import FitError, ProblemError
 from odefit.problem import Problem
+from odefit.solve import Failed
 from odefit.transcribe import SingleShooting
-from odefit.transcribe.bordered import BorderedLinear
-from odefit.transcribe.dense import DenseLinear
 
 
 def with_synthetic_data(
@@ -38,20 +37,19 @@ def with_synthetic_data(
     x = objective.compiled.theta_start
     objective.refresh(x)
     found = objective.evaluate(x, 1)
-    if found.failure:
+    if isinstance(found, Failed):
         raise FitError(f"the model cannot be computed at these values: {found.failure}.")
     n = objective.n_data
     source = np.concatenate([o.source for o in objective.observations])
     root = np.concatenate([o.root_weight for o in objective.observations])
     measured = problem.measurements.value
-    exact = measured[source] + found.residual[:n] / root
+    exact = measured[source] + found.differences[:n] / root
     drawn = np.empty(n)
     # in the order of the measurements, so that numbers do not depend on how rows are sorted for a fit
     drawn[np.argsort(source)] = np.random.default_rng(seed).normal(size=n)
     noise_of = noise * (np.abs(exact) if relative else np.ones(n)) * drawn
-    linear = found.linear
-    if orthogonal and isinstance(linear, DenseLinear | BorderedLinear) and objective.names:
-        q, _ = np.linalg.qr(linear.jacobian[:n])
+    if orthogonal and found.linear is not None and objective.names:
+        q, _ = np.linalg.qr(found.linear.jacobian[:n])
         weighted = root * noise_of
         noise_of = (weighted - q @ (q.T @ weighted)) / root
     value = measured.copy()

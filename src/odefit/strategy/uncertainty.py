@@ -10,22 +10,20 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.errors import ProblemError, suggestion
-from odefit.solve import Heavy, Reduced, SolverResult
+from odefit.solve import Failed, LinearModel, SolverResult
 from odefit.statistics import Autocorrelation, ParameterStatistics, Residuals, ResidualTests, residual_series
 from odefit.statistics.autocorrelation import LagTest, first_order_errors, lag_test
 from odefit.statistics.covariance import (
     Directions,
     find_directions,
     independent_errors,
-    residual_variance,
+    resolved_variance,
     statistics_of,
 )
 from odefit.statistics.residual_tests import residual_tests
 from odefit.statistics.residuals import AS_GOOD_AS_EXACT
 from odefit.statistics.sandwich import unequal_variances
-from odefit.transcribe import SingleShooting
-from odefit.transcribe.bordered import BorderedLinear
-from odefit.transcribe.dense import DenseLinear
+from odefit.transcribe import Plan
 
 Array = npt.NDArray[np.float64]
 
@@ -46,7 +44,7 @@ class Uncertainty:
         Norm of the residuals that the integration cannot resolve.
     """
 
-    objective: SingleShooting = field(repr=False)
+    plan: Plan = field(repr=False)
     solution: SolverResult = field(repr=False)
     absolute: bool
     resolution: float
@@ -54,21 +52,27 @@ class Uncertainty:
     @cached_property
     def residuals(self) -> Residuals:
         """The weighted residuals as time series."""
-        return residual_series(self.objective, self.solution.evaluation)
+        point = self.solution.evaluation
+        if isinstance(point, Failed):
+            raise ValueError("a fit that failed has no residuals")
+        return residual_series(self.plan, point)
+
+    @property
+    def _linear(self) -> LinearModel:
+        if self.solution.linear is None:
+            raise ValueError("a solution without a linearisation has no statistics")
+        return self.solution.linear
 
     @cached_property
     def directions(self) -> Directions:
         """What the data, the priors and the values to be met exactly determine."""
-        linear = self.solution.evaluation.linear
-        if linear is None:
-            raise ValueError("a solution without a linearisation has no statistics")
-        reduced, exact = linear.reduce(), None
-        if isinstance(reduced, Reduced) and (reduced.heavy.root >= AS_GOOD_AS_EXACT).any():
-            heavy, is_exact = reduced.heavy, reduced.heavy.root >= AS_GOOD_AS_EXACT
-            exact = heavy.rows[is_exact]
-            rest = Heavy(heavy.rows[~is_exact], heavy.right[~is_exact], heavy.root[~is_exact])
-            reduced = reduced._replace(heavy=rest)
-        return find_directions(reduced.rows()[0], self.solution.active, exact)
+        factor, heavy = self._linear.factor(), self._linear.heavy
+        if not heavy.root.size:
+            return find_directions(factor, self.solution.active)
+        exact = heavy.root >= AS_GOOD_AS_EXACT
+        weighted = heavy.root[~exact, None] * heavy.rows[~exact]
+        equality_rows = heavy.rows[exact] if exact.any() else None
+        return find_directions(np.vstack([weighted, factor]), self.solution.active, equality_rows)
 
     @property
     def dof(self) -> int:
@@ -85,20 +89,15 @@ class Uncertainty:
 
     @cached_property
     def _prior_image(self) -> Array | None:
-        linear = self.solution.evaluation.linear
-        if self.objective.n_residuals == self.objective.n_data:
+        if self.plan.n_residuals == self.plan.n_data or self.plan.criterion.joint:
             return None
-        if not isinstance(linear, DenseLinear | BorderedLinear):
-            return None
-        return linear.jacobian[self.objective.n_data :] @ self.directions.root
+        return self._linear.jacobian[self.plan.n_data :] @ self.directions.root
 
     @cached_property
     def independent(self) -> ParameterStatistics:
         """Statistics for independent errors of one variance."""
-        r = self.residuals.value
-        variance, resolved = residual_variance(
-            float(r @ r), self.dof, absolute=self.absolute, resolution=self.resolution
-        )
+        variance = self.plan.criterion.variance(self.residuals.value, self.dof, absolute=self.absolute)
+        variance, resolved = resolved_variance(variance, self.resolution)
         middle = independent_errors(self.directions.rank, variance, self._prior_image)
         return statistics_of(self.directions, middle, variance, self.dof, absolute=self.absolute, resolved=resolved)
 

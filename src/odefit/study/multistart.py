@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
-from odefit.solve import Solver
+from odefit.solve import Solver, SolverStatus
 from odefit.statistics.covariance import DETERMINED
 from odefit.statistics.verdicts import WEAK, ZERO
 from odefit.strategy import FitResult, fit_by
@@ -55,7 +55,7 @@ def fit_from_many(
 
     def work(i: int) -> StartRun:
         result = fitted(i)
-        names = result.objective_function.names
+        names = result.plan.names
         estimates = {name: result.estimates[name] for name in names if name in result.estimates}
         return StartRun(
             i, points[i], result.status, result.message, result.objective, estimates, result.iterations,
@@ -68,7 +68,7 @@ def fit_from_many(
         if progress is not None:
             progress(run, len(runs))
     runs.sort(key=lambda run: run.number)
-    resolution = 0.5 * (problem.settings.rtol * first.objective_function.data_norm) ** 2
+    resolution = first.plan.criterion.change(problem.settings.rtol * first.plan.data.norm)
     if stop is not None and stop.is_set():
         return _interrupted(method, problem, runs, seed, starts, resolution, solver)
     best = _best(runs, resolution)
@@ -96,7 +96,7 @@ def _interrupted(
     word = f"; this is the best of them (start {best}, {chosen.status})" if chosen in done else ""
     solution = dataclasses.replace(
         result.solution,
-        status="interrupted",
+        status=SolverStatus.INTERRUPTED,
         message=f"stopped after {len(done)} of {starts} starts{word}",
         iterations=0 if chosen is None else chosen.iterations,
         evaluations=0 if chosen is None else chosen.evaluations,
@@ -118,7 +118,7 @@ def _best(runs: list[StartRun], resolution: float) -> int:
 
 def _told(result: FitResult) -> dict[str, float]:
     """Return the free parameters that the data determine, with a small part of their standard errors."""
-    rows = ((name, result.parameters[name]) for name in result.objective_function.names if name in result.parameters)
+    rows = ((name, result.parameters[name]) for name in result.plan.names if name in result.parameters)
     return {
         name: _STANDARD_ERRORS * (row.standard_error or 0.0)
         for name, row in rows
@@ -129,7 +129,7 @@ def _told(result: FitResult) -> dict[str, float]:
 def _record(
     runs: list[StartRun], seed: int, starts: int, best: int, resolution: float, result: FitResult
 ) -> Multistart:
-    compiled = result.objective_function.compiled
+    compiled = result.plan.compiled
     bounds = zip(compiled.lower.tolist(), compiled.upper.tolist(), strict=True)
     return Multistart(
         tuple(runs),

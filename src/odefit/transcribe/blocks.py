@@ -3,39 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from odefit.solve.contract import Blocks
+from odefit.solve.blocks import BlockLayout, Blocks
 
 Indices = npt.NDArray[np.int64]
 
 _WORTH_IT = 24  # unknowns, from which elimination block by block is cheaper than one dense factorisation
-
-
-@dataclass(frozen=True, eq=False)
-class BlockLayout:
-    """How rows and unknowns fall into blocks.
-
-    Attributes
-    ----------
-    blocks
-        Unknowns of each block, and those of all.
-    position
-        Column of each unknown in a Jacobian that stores the block's own unknowns and the shared ones only.
-    row_order, first
-        Rows sorted by block, and where each block begins (one more entry than blocks).
-    width
-        Number of columns of such a Jacobian.
-    """
-
-    blocks: Blocks
-    position: Indices
-    row_order: Indices
-    first: Indices
-    width: int
 
 
 def find_blocks(parts: Sequence[Indices], sizes: Sequence[int], n: int) -> BlockLayout | None:

@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, compile_problem
+from odefit.criteria import Criterion, criterion_named
 from odefit.errors import FitError
 from odefit.native.records import Words, packed
 from odefit.problem import Problem
-from odefit.transcribe.blocks import BlockLayout, find_blocks
+from odefit.solve.blocks import BlockLayout
+from odefit.transcribe.blocks import find_blocks
 from odefit.transcribe.observation import Observations, observations
 from odefit.transcribe.penalty import unknowns_of_penalties
 from odefit.transcribe.record import Record, record_of
@@ -29,13 +31,35 @@ class Plan:
     ----------
     compiled, data
         Functions and measurements.
+    criterion
+        What is minimised.
     experiment_names
         Of all experiments, measured or not.
     """
 
     compiled: CompiledProblem
     data: Observations
+    criterion: Criterion
     experiment_names: tuple[str, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the unknowns."""
+        return self.compiled.theta_names
+
+    @property
+    def n_data(self) -> int:
+        """Number of measurements, those that must be met exactly included."""
+        return self.data.n_data
+
+    @cached_property
+    def root_weights(self) -> npt.NDArray[np.float64]:
+        """Root weights of the measurements of finite weight, in the order of the rows."""
+        return np.delete(np.concatenate([o.root_weight for o in self.data.of_experiment]), self.data.exact)
+
+    def finite(self, differences: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the differences of the measurements of finite weight, priors left out."""
+        return np.delete(differences[: self.n_data], self.data.exact)
 
     @cached_property
     def n_residuals(self) -> int:
@@ -46,7 +70,7 @@ class Plan:
     def layout(self) -> BlockLayout | None:
         """Blocks of unknowns that only single experiments depend on, if there are many unknowns."""
         listed, compiled = self.data.of_experiment, self.compiled
-        if self.data.heavy_root.size or len(listed) < 4:
+        if self.data.heavy_root.size or len(listed) < 4 or self.criterion.joint:
             return None
         parts, sizes = [], []
         for o in listed:
@@ -103,5 +127,10 @@ def plan_of(problem: Problem, use: str = "fit", data: Observations | None = None
 def _planned(problem: Problem, data: Observations) -> Plan:
     if not data.n_data:
         raise FitError("there is nothing to fit: no experiment has a measured value with a weight above zero.")
-    compiled = compile_problem(problem)
-    return Plan(compiled, data, tuple(e.name for e in problem.experiments))
+    criterion = criterion_named(problem.settings.criterion)
+    if data.heavy.size and not criterion.takes_heavy:
+        raise FitError(
+            f"the criterion '{criterion.name}' cannot meet data of very large or infinite weight; give them smaller "
+            'weights, or use criterion = "least-squares".'
+        )
+    return Plan(compile_problem(problem), data, criterion, tuple(e.name for e in problem.experiments))

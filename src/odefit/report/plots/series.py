@@ -86,7 +86,7 @@ def chosen_observables(problem: Problem, wanted: str | list[str] | None) -> list
 def series_of(result: FitResult, experiments: list[int], observables: list[str]) -> list[Series]:
     """Return all series of these experiments and observables, in this order."""
     problem = result.problem
-    data, compiled = problem.measurements, result.objective_function.compiled
+    data, compiled = problem.measurements, result.plan.compiled
     found = []
     for e in experiments:
         same_for_all = Curves(problem, compiled.variant(e)).names
@@ -168,7 +168,7 @@ def _smooth_band(result: FitResult, e: int, slots: Indices | None, names: list[s
 
 
 def _band(result: FitResult, e: int, times: Array, slots: Indices | None) -> Band:
-    compiled, x = result.objective_function.compiled, result.solution.x
+    compiled, x = result.plan.compiled, result.solution.x
     with np.errstate(all="ignore"):  # what cannot be computed is NaN, and not drawn
         return prediction_band(result.problem, compiled, x, result.statistics, e, times, slots)
 

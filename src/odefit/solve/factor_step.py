@@ -36,7 +36,8 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.native.kernel import kernel
-from odefit.solve.contract import LinearModel, Reduced
+from odefit.solve.bounds import arrival, arrive
+from odefit.solve.contract import LeastSquares, LinearModel
 from odefit.solve.equality_rows import (
     count_infinite,
     drop_columns,
@@ -47,15 +48,15 @@ from odefit.solve.equality_rows import (
     normal_part,
     rotate_columns,
 )
-from odefit.solve.gradient_step import gradient_step, negative_gradient, promised_reduction
+from odefit.solve.gradient_step import FRACTION_OF_GRADIENT, gradient_step
 from odefit.solve.scaling import Scaling, scale_of
 from odefit.solve.step_filters import damped_gains, norm_of, subspace_gains, unpivot
 from odefit.solve.steps import DAMPED, SUBSPACE, StepInfo
+from odefit.solve.triangle_products import negative_gradient, promised_by, promised_reduction
 from odefit.solve.weighted_factors import apply_backwards, apply_weighted, factor_weighted, rank_of
 
 Array = npt.NDArray[np.float64]
 
-_FRACTION_OF_GRADIENT = 0.1  # of what a projected gradient step promises, that a step must promise
 _FOR_EQUALITY = 0.8  # of the radius, that rows of infinite weight may take
 
 
@@ -115,19 +116,6 @@ def _clip_to_box(free, n_free, low, high, fixed, v):
 
 
 @kernel(inline=True)
-def _arrive(x, v, lower, upper, x_new):
-    """Set ``x_new = x + v``; a bound is met exactly, not to rounding (it would never become active)."""
-    for i in range(x.size):
-        near = 1e-15 * max(abs(x[i]), abs(v[i]))  # a step that a radius ends may end there by rounding only
-        if v[i] <= lower[i] - x[i] + near:
-            x_new[i] = lower[i]
-        elif v[i] >= upper[i] - x[i] - near:
-            x_new[i] = upper[i]
-        else:
-            x_new[i] = min(upper[i], max(lower[i], x[i] + v[i]))
-
-
-@kernel(inline=True)
 def _scaled_norm(v, scale):
     total = 0.0
     for i in range(v.size):
@@ -152,7 +140,7 @@ def _workspace(numbers, places, n, n_heavy, n_equality):
 
 
 @kernel
-def dense_step(
+def factor_step(
     r, b, rows, right, root, x, start, logarithmic, lower, upper, radius, kind, numbers, places, held, v, x_new, info
 ):
     """Solve the step problem in a box.
@@ -245,15 +233,7 @@ def dense_step(
         # what is on bounds now has left the factored problem, but not the step: half of it must be a shorter one
         length = max(length, whole_length * (_scaled_norm(v, scale) / whole_norm))
     promised = promised_reduction(r, b, rows, right, root, v)
-    if n_equality == 0 and (clipped or not promised > 0.0):
-        # too many unknowns may have been put on bounds at once: never do worse than the gradient
-        gradient_length = gradient_step(r, b, rows, right, root, descent, scale, low, high, radius, z)
-        gradient_promised = promised_reduction(r, b, rows, right, root, z)
-        if not promised >= _FRACTION_OF_GRADIENT * gradient_promised:
-            promised, length = gradient_promised, gradient_length
-            for i in range(n):
-                v[i] = z[i]
-    _arrive(x, v, lower, upper, x_new)
+    arrive(x, v, lower, upper, x_new)
     info[0], info[1], info[2], info[3] = n_free, rank, rank_e, damping
     info[4], info[5], info[6], info[7], info[8], info[9] = length, decrement, promised, condition, first_rank, clipped
 
@@ -308,61 +288,67 @@ def corrected_step(r, b, rows, right, root, b_trial, right_trial, x, lower, uppe
     _to_unknowns(a, pivot, z, rank, n_free, y, rank_e, et, n_equality, beta_e, free, scale, column, w)
     for i in range(n):
         w[i] = v[i] + 0.5 * w[i]
-    _arrive(x, w, lower, upper, x_new)
+    arrive(x, w, lower, upper, x_new)
     return length
 
 
-@kernel
-def promised_by(r, b, rows, right, root, v):
-    """Return what the linear model promises for the step `v`; see `promised_reduction`."""
-    return promised_reduction(r, b, rows, right, root, v)
-
-
-class DenseStepProblem:
-    """The step problem of the present point; owned by one minimisation, which moves it along."""
-
-    __slots__ = ("_bounds", "_fixed", "_info", "_linear", "_system", "_work", "_x", "held")
+class FactorSteps:
+    """The step problem of the present point; see `odefit.solve.steps.StepProblem`."""
 
     def __init__(self, scaling: Scaling, lower: Array, upper: Array, root: Array) -> None:
         n = lower.size
         n_equality = int(np.isinf(root).sum()) if root.size else 0
         n_heavy = root.size - n_equality
-        self._bounds = (lower, upper)
-        self._fixed = (scaling.start, scaling.logarithmic, lower, upper)
+        self._scaling = scaling
+        self._lower, self._upper = lower, upper
+        self._constant = (scaling.start, scaling.logarithmic, lower, upper)
         numbers = np.empty((n_heavy + n) * n + n * n_equality + 3 * n + n_equality)
         self._work = (numbers, np.empty(2 * n + root.size, np.int64))
         self._info = np.empty(10)
+        self._has_equality = n_equality > 0
         self.held = np.empty(n, np.bool_)
 
     def move(self, linear: LinearModel, x: Array) -> None:
         """Become the step problem at this point."""
-        self._linear = linear
-        reduced = linear.reduce()
-        assert isinstance(reduced, Reduced)
-        heavy = reduced.heavy
-        self._system = (reduced.R, reduced.b, heavy.rows, heavy.right, heavy.root)
-        self._x = x
+        self._linear, self._x = linear, x
+        self._triangle = linear.triangle()
+        r, b, heavy = self._triangle
+        self._system = (r, b, heavy.rows, heavy.right, heavy.root)
 
     def step(self, radius: float, filter: int = DAMPED) -> StepInfo:
         """Return the step for this radius; `held` then marks the active bounds."""
         v, x = np.empty(self._x.size), np.empty(self._x.size)
-        dense_step(*self._system, self._x, *self._fixed, radius, filter, *self._work, self.held, v, x, self._info)
-        _, _, _, damping, length, decrement, promised, condition, rank, _ = self._info.tolist()
+        factor_step(*self._system, self._x, *self._constant, radius, filter, *self._work, self.held, v, x, self._info)
+        _, _, _, damping, length, decrement, promised, condition, rank, clipped = self._info.tolist()
+        if (clipped or not promised > 0.0) and not self._has_equality:
+            v, x, length, promised = self._or_along_gradient(radius, v, x, length, promised)
         return StepInfo(x, v, int(rank), damping, length, decrement, promised, condition)
+
+    def _or_along_gradient(
+        self, radius: float, v: Array, x: Array, length: float, promised: float
+    ) -> tuple[Array, Array, float, float]:
+        """Return a step with where it leads, its length and promise: the one given, or one along the gradient."""
+        rows, right = self._triangle.rows()
+        low, high = np.minimum(0.0, self._lower - self._x), np.maximum(0.0, self._upper - self._x)
+        along = gradient_step(
+            lambda steps: steps @ rows.T, right, rows.T @ right, self._scaling.of(self._x), low, high, radius
+        )
+        if promised >= FRACTION_OF_GRADIENT * along.promised:
+            return v, x, length, promised
+        return along.v, arrival(self._x, along.v, self._lower, self._upper), along.length, along.promised
 
     def shortened(self, step: StepInfo, alpha: float) -> StepInfo:
         """Return the fraction `alpha` of a step."""
-        r, b, rows, right, root = self._system
         v = alpha * step.v
-        x = np.clip(self._x + v, *self._bounds)
-        promised = float(promised_by(r, b, rows, right, root, v))
-        return step._replace(x=x, v=v, length=alpha * step.length, promised=promised)
+        x = arrival(self._x, v, self._lower, self._upper)
+        return step._replace(x=x, v=v, length=alpha * step.length, promised=float(promised_by(*self._system, v)))
 
-    def correction(self, step: StepInfo, residual: Array, misfit: Array) -> tuple[Array, float]:
+    def correction(self, step: StepInfo, trial: LeastSquares) -> tuple[Array, float]:
         """See `StepProblem`."""
         x = np.empty(self._x.size)
+        right = self._system[3] if trial.heavy is None else -trial.heavy.misfit
         length = corrected_step(
-            *self._system, self._linear.reduce_residual(residual), -misfit, self._x, *self._bounds, *self._work,
-            self._info, step.v, x,
+            *self._system, self._linear.residual_in_triangle(trial.residual), right, self._x, self._lower, self._upper,
+            *self._work, self._info, step.v, x,
         )  # fmt: skip
         return x, length
