@@ -100,3 +100,10 @@ def test_pictures_are_those_that_the_command_makes():
     made = space["pictures"]()
     assert set(made) == {path.name for path in (ROOT / "docs" / "pictures").iterdir()}
     assert made["barnes.png"]().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("block", [b for b in blocks("docs/extending.md", "python") if "class " in b])
+def test_shown_extensions_are_those_of_the_tests(block):
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_adding_a_*.py")]
+    for part in block.split("\n\n\n"):
+        assert any(part in source for source in sources), part

@@ -42,7 +42,7 @@ def problem(n=20, prior=None):
 def test_same_fit_as_without_blocks(prior, monkeypatch):
     given = problem(prior=prior)
     by_blocks = of.fit(given)
-    monkeypatch.setattr(blocks, "_WORTH_IT", 10**9)
+    monkeypatch.setattr(blocks, "WORTH_IT", 10**9)
     whole = of.fit(problem(prior=prior))  # another problem: what was planned for the first is remembered
     assert by_blocks.solution.linear.metric == "scaled"
     assert whole.solution.linear.metric == "factors"
@@ -59,7 +59,7 @@ def test_same_fit_as_without_blocks(prior, monkeypatch):
 def test_jacobian_written_out(monkeypatch):
     given = problem(prior="normal(1, 0.5)")
     found = of.evaluate(given)
-    monkeypatch.setattr(blocks, "_WORTH_IT", 10**9)
+    monkeypatch.setattr(blocks, "WORTH_IT", 10**9)
     expected = of.evaluate(problem(prior="normal(1, 0.5)"))
     np.testing.assert_array_equal(found.jacobian, expected.jacobian)
     np.testing.assert_array_equal(found.residuals, expected.residuals)
@@ -119,3 +119,38 @@ def test_priors_join_the_block_of_their_unknown():
     block = found.blocks.local.tolist().index([4, 5])
     assert sizes[block] == 4
     assert 60 in found.row_order[found.first[block] : found.first[block + 1]]
+
+
+@pytest.mark.parametrize("solver", ["subspace", "diffpar"])
+@pytest.mark.parametrize("prior", [None, "normal(1, 0.5)"])
+def test_steps_in_subspaces_do_not_depend_on_the_structure(solver, prior, monkeypatch):
+    """40 experiments with unknowns of their own take the steps of one dense problem, to rounding."""
+    by_blocks = of.fit(problem(40, prior=prior), solver=solver)
+    monkeypatch.setattr(blocks, "WORTH_IT", 10**9)
+    whole = of.fit(problem(40, prior=prior), solver=solver)
+    assert by_blocks.plan.layout is not None
+    assert whole.plan.layout is None
+    assert by_blocks.status == whole.status
+    assert len(by_blocks.solution.trace) == len(whole.solution.trace) > 2
+    for one, other in zip(by_blocks.solution.trace, whole.solution.trace, strict=True):
+        assert one.rank == other.rank
+        for name in ("objective", "decrement", "step", "damping", "radius"):
+            assert getattr(one, name) == pytest.approx(getattr(other, name), rel=1e-8, abs=1e-10), name
+    np.testing.assert_allclose(by_blocks.solution.x, whole.solution.x, rtol=1e-9)
+
+
+def test_the_unknown_to_blame_for_a_derivative_is_named(monkeypatch):
+    """The Jacobian in blocks has few columns, which stand for other unknowns in every block."""
+    given = problem(20)
+    model = of.Model.from_text("y = sqrt(s)*t + k*t + q")
+    parameters = [of.Parameter("s", 1.0, lower=0.0, per="experiment"), of.Parameter("k", 1.0, per="experiment")]
+    data = of.Measurements(
+        given.measurements.experiment, given.measurements.time, np.full(100, "y"), given.measurements.value
+    )
+    bad = of.Problem(model, [*parameters, of.Parameter("q", 0.1)], data, given.experiments)
+    bad = bad.with_start(**{"s[e7]": 0.0})
+    for worth_it in (blocks.WORTH_IT, 10**9):
+        monkeypatch.setattr(blocks, "WORTH_IT", worth_it)
+        found = of.evaluate(bad.with_measurements(data))
+        assert found.status == "failed"
+        assert "derivative of an observable with respect to 's[e7]' is not a finite number" in found.message

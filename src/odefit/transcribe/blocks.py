@@ -11,7 +11,8 @@ from odefit.solve.blocks import BlockLayout, Blocks
 
 Indices = npt.NDArray[np.int64]
 
-_WORTH_IT = 24  # unknowns, from which elimination block by block is cheaper than one dense factorisation
+WORTH_IT = 24
+"""Unknowns, from which elimination block by block is cheaper than one dense factorisation."""
 
 
 def find_blocks(parts: Sequence[Indices], sizes: Sequence[int], n: int) -> BlockLayout | None:
@@ -24,7 +25,7 @@ def find_blocks(parts: Sequence[Indices], sizes: Sequence[int], n: int) -> Block
     n
         Number of unknowns.
     """
-    if n < _WORTH_IT or len(parts) < 4:
+    if n < WORTH_IT or len(parts) < 4:
         return None
     uses = np.bincount(np.concatenate(parts), minlength=n)
     for most in (max(1, len(parts) // 3), 1):  # groups that share some unknowns; else single ones
