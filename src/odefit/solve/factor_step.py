@@ -48,7 +48,7 @@ from odefit.solve.equality_rows import (
     normal_part,
     rotate_columns,
 )
-from odefit.solve.gradient_step import FRACTION_OF_GRADIENT, gradient_step
+from odefit.solve.gradient_step import FRACTION_OF_GRADIENT, gradient_step, needs_comparison
 from odefit.solve.scaling import Scaling, scale_of
 from odefit.solve.step_filters import damped_gains, norm_of, subspace_gains, unpivot
 from odefit.solve.steps import DAMPED, SUBSPACE, StepInfo
@@ -320,7 +320,7 @@ class FactorSteps:
         v, x = np.empty(self._x.size), np.empty(self._x.size)
         factor_step(*self._system, self._x, *self._constant, radius, filter, *self._work, self.held, v, x, self._info)
         _, _, _, damping, length, decrement, promised, condition, rank, clipped = self._info.tolist()
-        if (clipped or not promised > 0.0) and not self._has_equality:
+        if (clipped or not promised > 0.0) and not self._has_equality and needs_comparison(promised, decrement):
             v, x, length, promised = self._or_along_gradient(radius, v, x, length, promised)
         return StepInfo(x, v, int(rank), damping, length, decrement, promised, condition)
 

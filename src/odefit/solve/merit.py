@@ -43,9 +43,10 @@ class Merit:
 
     def of(self, point: Point) -> float:
         """Return its value at a point."""
-        heavy = heavy_of(point)
-        if heavy is None:
+        if self.trivial:
             return point.value
+        heavy = heavy_of(point)
+        assert heavy is not None
         return heavy.light + 0.5 * float(np.minimum(self._weight, self._m) @ np.square(heavy.misfit))
 
     def level(self, point: Point) -> float:
@@ -81,7 +82,8 @@ class Merit:
 
     def violation(self, point: Point) -> float:
         """Return by how much the rows of infinite weight are missed."""
-        heavy = heavy_of(point)
-        if heavy is None:
+        if self.trivial:
             return 0.0
+        heavy = heavy_of(point)
+        assert heavy is not None
         return math.sqrt(float(np.sum(np.square(heavy.misfit[np.isinf(self._weight)]))))

@@ -19,7 +19,7 @@ from odefit.errors import OdefitError
 from odefit.native.kernel import kernel
 from odefit.solve.bounds import arrival, pressed
 from odefit.solve.contract import Flags, LeastSquares, LinearModel
-from odefit.solve.gradient_step import FRACTION_OF_GRADIENT, gradient_step, promised_reductions
+from odefit.solve.gradient_step import FRACTION_OF_GRADIENT, gradient_step, needs_comparison, promised_reductions
 from odefit.solve.scaling import Scaling
 from odefit.solve.steps import DAMPED, StepInfo
 from odefit.solve.weighted_factors import RANK_TOLERANCE
@@ -130,14 +130,14 @@ class ScaledSteps:
         clipped = (fixed & ~self.held).any()
         if clipped:  # what is on bounds now has left the problem solved last, but not the step
             length = float(np.linalg.norm(v / self._scale))
-        if clipped or not promised > 0.0:
+        assert self._full is not None
+        decrement, rank, condition = self._full
+        if (clipped or not promised > 0.0) and needs_comparison(promised, decrement):
             along = gradient_step(
                 self._images, self._linear.right.ravel(), self._descent, self._scale, self._low, self._high, radius
             )
             if not promised >= FRACTION_OF_GRADIENT * along.promised:
                 v, length, promised = along
-        assert self._full is not None
-        decrement, rank, condition = self._full
         return StepInfo(self._arrive(v), v, rank, mu, length, decrement, promised, condition)
 
     def _images(self, steps: Array) -> Array:

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from odefit.criteria import Quadratic, Rows
+from odefit.criteria import Quadratic
 from odefit.integrate import Status, StepGrid, Trajectory, ending
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
@@ -25,8 +25,6 @@ from odefit.transcribe.shooting import Shooter
 from odefit.transcribe.shot import Shot
 
 Array = npt.NDArray[np.float64]
-
-_NO_PENALTY = Shot(-1, 0, math.nan, -1, 0.0, 0.0)
 
 
 class SingleShooting:
@@ -107,36 +105,32 @@ class SingleShooting:
         shot = shoot(x, order, residual, jacobian)
         if shot.failed >= 0:
             return Failed(x, self._generation, self._words_for_failure(shot), shot.status == Status.STOPPED)
-        penalty = _NO_PENALTY if self.compiled.penalty is None else self._penalise(x, order, residual, jacobian)
-        if not math.isfinite(shot.half_square + penalty.half_square):
+        penalty, bad = 0.0, shot.bad
+        if self.compiled.penalty is not None:
+            penalty, bad_prior = self._penalise(x, order, residual, jacobian)
+            bad = max(bad, bad_prior)
+        if not math.isfinite(shot.half_square + penalty):
             return Failed(x, self._generation, self._words_for_nonfinite(residual))
-        if max(shot.bad, penalty.bad) >= 0:  # a NaN among the derivatives would look like no influence
-            words = self._words_for_derivative(max(shot.bad, penalty.bad), jacobian)
-            return Failed(x, self._generation, words)
+        if bad >= 0:  # a NaN among the derivatives would look like no influence
+            return Failed(x, self._generation, self._words_for_derivative(bad, jacobian))
         criterion, n = self.plan.criterion, self.n_data
         found = criterion.assess(residual[:n], shot.half_square, jacobian[:n] if order and criterion.joint else None)
-        if isinstance(found, Rows):
-            return self._least_squares(x, found, residual, jacobian, order, shot.error_ratio, penalty.half_square)
-        return self._smooth(x, found, residual, jacobian, order, shot.error_ratio, penalty.half_square)
+        if isinstance(found, Quadratic):
+            return self._smooth(x, found, residual, jacobian, order, shot.error_ratio, penalty)
+        rows = residual if found.slope is None else self._sloped(found.residual, found.slope, residual, jacobian)
+        linear = self._linear(jacobian, rows) if order else None
+        if self.plan.data.heavy.size:
+            return self._weighted(x, rows, linear, shot.error_ratio)
+        value = found.value + penalty
+        size = math.sqrt(2.0 * value if found.slope is None else float(rows @ rows))
+        return LeastSquares(x, self._generation, value, rows, linear, size, shot.error_ratio, None, residual)
 
-    def _least_squares(
-        self, x: Array, rows: Rows, differences: Array, jacobian: Array, order: int, ratio: float, penalty: float
-    ) -> LeastSquares:
-        """Return the point of a criterion that is a sum of losses."""
-        residual, n = differences, self.n_data
-        if rows.slope is not None:
-            residual = np.concatenate([rows.residual, differences[n:]])
-            if order:
-                jacobian[:n] *= rows.slope[:, None]
-        linear = self._linear(jacobian, residual) if order else None
-        data = self.plan.data
-        if data.heavy.size:
-            return self._weighted(x, residual, linear, ratio)
-        value = rows.value + penalty
-        square = 2.0 * value if rows.slope is None else float(residual @ residual)
-        return LeastSquares(
-            x, self._generation, value, residual, linear, math.sqrt(square), ratio, differences=differences
-        )
+    def _sloped(self, losses: Array, slope: Array, differences: Array, jacobian: Array) -> Array:
+        """Return the rows of a criterion that is another sum than that of squares; those of priors stay."""
+        n = self.n_data
+        if jacobian.size:
+            jacobian[:n] *= slope[:, None]
+        return np.concatenate([losses, differences[n:]])
 
     def _weighted(self, x: Array, residual: Array, linear: LinearModel | None, ratio: float) -> LeastSquares:
         """Return the point where there are rows of very large weight."""
@@ -167,13 +161,10 @@ class SingleShooting:
             return DenseLinear(jacobian, residual, data.heavy, data.heavy_factor, data.heavy_root)
         return BorderedLinear(jacobian, residual, self.plan.layout)
 
-    def _penalise(self, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
-        """Fill the rows of the priors."""
+    def _penalise(self, x: Array, order: int, residual: Array, jacobian: Array) -> tuple[float, int]:
+        """Fill the rows of the priors; see `penalise`."""
         slots, slopes = self.compiled.slot_values(x)
-        half_square, bad = penalise(
-            self.compiled, slots, slopes, self.plan.column_of_slot, order, self.n_data, residual, jacobian
-        )
-        return Shot(-1, 0, math.nan, -1, 0.0, half_square, bad)
+        return penalise(self.compiled, slots, slopes, self.plan.column_of_slot, order, self.n_data, residual, jacobian)
 
     def _words_for_failure(self, shot: Shot) -> str:
         number = self.observations[shot.failed].experiment
