@@ -231,9 +231,8 @@ class _Search:
             if trial is None:
                 self.control.failed(proposal)
             else:
-                before = self.merit.level(point)
                 ratio = self.ratio(point, trial, promised)
-                if point.linear is not None and self.kind.wants_correction(ratio, promised, before):
+                if point.linear is not None and self.kind.wants_correction(ratio, promised, self.merit.level(point)):
                     trial = self.corrected(proposal, trial)
                     ratio = self.ratio(point, trial, promised)
                 if self.control.is_good(ratio):
@@ -298,8 +297,9 @@ class _Search:
 
     def take(self, point: Point, trial: Point, proposal: StepInfo, promised: float, ratio: float) -> None:
         """Accept `trial`: update step control, counter of idle steps and trace."""
-        gained = self.merit.of(point) - self.merit.of(trial)
-        flat = proposal.damping > 0.0 and self.termination.is_flat(promised, gained, self.merit.level(point))
+        flat = proposal.damping > 0.0 and self.termination.is_flat(
+            promised, self.merit.of(point) - self.merit.of(trial), self.merit.level(point)
+        )
         # promises that grow with the trust region only mean that it began too small; steps that
         # shrink mean convergence, if slow
         idle = promised <= 1.5 * self.last_promised and proposal.length >= 0.7 * self.last_length

@@ -99,9 +99,9 @@ class Step:
     correct_below: float = 0.9
     correct_above: float = 1e-2
 
-    def wants_correction(self, ratio: float, promised: float, value: float) -> bool:
-        """Tell whether a correction is worth an evaluation."""
-        return ratio < self.correct_below and promised > self.correct_above * value
+    def wants_correction(self, ratio: float, promised: float, level: float) -> bool:
+        """Tell whether a correction is worth an evaluation, where the objective is of this level."""
+        return ratio < self.correct_below and promised > self.correct_above * level
 
 
 @dataclass(frozen=True)
