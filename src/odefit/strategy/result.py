@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from functools import cached_property
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -25,7 +24,9 @@ from odefit.statistics import (
 )
 from odefit.statistics.quality import information_criteria, r_squared
 from odefit.statistics.verdicts import Unknowns, Verdicts, verdicts
+from odefit.strategy.attempt import Attempt
 from odefit.strategy.notices import Notice, notices
+from odefit.strategy.result_content import content_of, finite_or_none
 from odefit.strategy.start_values import StartValues
 from odefit.strategy.times import prediction_times
 from odefit.strategy.uncertainty import Uncertainty
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from odefit.study import Multistart
-
-SCHEMA = "odefit-result-1"
 
 
 class ParameterReport(NamedTuple):
@@ -55,48 +54,6 @@ class Validation(NamedTuple):
     n_data: int
     sum_of_squares: float
     failure: str
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One of the fits that a strategy is made of.
-
-    Attributes
-    ----------
-    method, status, objective, iterations
-        What it was, and how it ended.
-    horizon, share, n_data
-        Time up to which data were used, the part of all integration lengths that this is, and their number.
-    relaxations
-        How often bounds from an earlier horizon had to be moved.
-    estimates
-        Natural values of the free parameters afterwards.
-    """
-
-    method: str
-    status: str
-    objective: float
-    iterations: int
-    horizon: float = math.nan
-    share: float = 1.0
-    n_data: int = 0
-    relaxations: int = 0
-    estimates: Mapping[str, float] = field(default_factory=dict)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain types; what a method does not have is left out."""
-        result: dict[str, Any] = {"method": self.method, "status": self.status, "objective": _number(self.objective)}
-        if math.isfinite(self.horizon):
-            estimates = {name: _number(value) for name, value in self.estimates.items()}
-            result |= {
-                "horizon": self.horizon,
-                "n_data": self.n_data,
-                "share": self.share,
-                "iterations": self.iterations,
-                "relaxations": self.relaxations,
-                "estimates": estimates,
-            }
-        return result
 
 
 @dataclass(frozen=True, eq=False)
@@ -245,7 +202,7 @@ class FitResult:
     def loglik(self) -> float | None:
         """Normal log likelihood; with its own best common variance where no sigma was given."""
         found = self.plan.criterion.log_likelihood(self._differences, self.plan.root_weights, absolute=self._absolute)
-        return _number(found)
+        return finite_or_none(found)
 
     @cached_property
     def criteria(self) -> Criteria:
@@ -405,65 +362,7 @@ class FitResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content of result.json: plain types only, None where a number does not exist."""
-        return {
-            "schema": SCHEMA,
-            "status": str(self.status),
-            "message": self.message,
-            "objective": _number(self.objective),
-            "iterations": self.iterations,
-            "evaluations": self.evaluations,
-            "parameters": {
-                name: {
-                    "estimate": _number(row.estimate),
-                    "standard_error": _number(row.standard_error),
-                    "interval": None if row.interval is None else list(row.interval),
-                    "verdict": row.verdict,
-                }
-                for name, row in self.parameters.items()
-            },
-            "derived": {
-                name: {
-                    "estimate": _number(row.estimate),
-                    "standard_error": _number(row.standard_error),
-                    "interval": None if row.interval is None else list(row.interval),
-                }
-                for name, row in self.derived.items()
-            },
-            "loglik": _number(self.loglik),
-            "chi2": _number(self.chi2),
-            "n_data": self.n_data,
-            "dof": self.dof,
-            "aic": _number(self.criteria.aic),
-            "aicc": _number(self.criteria.aicc),
-            "bic": _number(self.criteria.bic),
-            "r2": _number(self.r2),
-            "errors": None if self.uncertainty is None else self.uncertainty.kind,
-            "correlation": self._correlation(),
-            "tests": None if self.tests is None else {k: _number(v) for k, v in self.tests._asdict().items()},
-            "method": self.method,
-            "solver": self.solver,
-            "integrators": dict(self.integrators),
-            "start_values": None if self.start_values is None else self.start_values.text,
-            "multistart": None if self.multistart is None else self.multistart.to_dict(),
-            "attempts": [attempt.to_dict() for attempt in self.attempts],
-            "equivalent_iterations": _number(self.equivalent_iterations),
-            "validation": {
-                name: {"n_data": row.n_data, "sum_of_squares": _number(row.sum_of_squares)}
-                for name, row in self.validation.items()
-            },
-            "warnings": [{"code": notice.code, "text": notice.text} for notice in self.warnings],
-            "versions": {name: version(name) for name in ("odefit", "casadi", "numba", "numpy", "scipy")},
-        }
-
-    def _correlation(self) -> dict[str, dict[str, float | None]]:
-        if self.statistics is None:
-            return {}
-        names = self.plan.names
-        rows = self.statistics.correlation.tolist()
-        return {
-            name: {other: _number(value) for other, value in zip(names, row, strict=True)}
-            for name, row in zip(names, rows, strict=True)
-        }
+        return content_of(self)
 
     def summary(self) -> str:
         """Return the result as text for people."""
@@ -499,7 +398,3 @@ class FitResult:
         from odefit.report.plots.fit import plot_fit
 
         return plot_fit(self, ax, observable=observable, experiment=experiment, band=band)
-
-
-def _number(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
