@@ -14,7 +14,9 @@ from casadi import SX
 from odefit.errors import ModelError, nearest
 from odefit.model.dependencies import Cycle, evaluation_order, symbols_in
 from odefit.model.equations import Equations
+from odefit.model.kept import Kept
 from odefit.model.lowering import Namespace, expression_from_text
+from odefit.model.packing import packed_expressions, unpacked_expressions
 from odefit.model.reading import read_equations
 from odefit.model.tracing import Initial, Traced, trace_equations
 
@@ -25,6 +27,9 @@ _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 class Model(Equations):
     """A differential-equation model; see `Equations` for the first fields.
 
+    Models are equal only to themselves: symbols of one mean nothing in another.  So a copy of a model is the model, and
+    one that comes out of a pickle is another model with the same equations.
+
     Attributes
     ----------
     algebraic, inputs, mass, implicit, events
@@ -32,6 +37,8 @@ class Model(Equations):
         for explicit ordinary differential equations.
     source
         The text the model was read from, if it was.
+    kept
+        What later stages made of it.
     """
 
     algebraic: tuple[str, ...] = ()
@@ -40,6 +47,11 @@ class Model(Equations):
     implicit: tuple[SX, ...] = ()
     events: tuple[object, ...] = ()
     source: str | None = None
+    kept: Kept = field(default_factory=Kept, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "mass", MappingProxyType(dict(self.mass)))
 
     @classmethod
     def from_text(cls, text: str, *, time: str = "t") -> Model:
@@ -98,14 +110,6 @@ class Model(Equations):
         """Parse an expression whose names are those of this model and of `further`; it is not inlined."""
         return expression_from_text(text, Namespace(self.time, self.states, {**self.symbols, **further}))
 
-    def names_in(self, expression: SX) -> list[str]:
-        """Return the names of this model that `expression` uses; other symbols are left out."""
-        return self._names_in(expression)
-
-    def definition_order(self) -> tuple[str, ...]:
-        """Return the definitions so that each comes after those it uses."""
-        return self._order
-
     @cached_property
     def _order(self) -> tuple[str, ...]:
         return self._sorted(self.definitions)
@@ -156,3 +160,18 @@ class Model(Equations):
             [self.symbols[name] for name in order], [current[name] for name in order], list(expressions)
         )
         return inlined
+
+    def __copy__(self) -> Model:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Model:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        state = {one.name: getattr(self, one.name) for one in fields(self) if one.init}
+        return _unpacked, (packed_expressions(state),)
+
+
+def _unpacked(packed: Mapping[str, Any]) -> Model:
+    """Return the model of a pickle."""
+    return Model(**unpacked_expressions(packed))

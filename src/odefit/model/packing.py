@@ -1,0 +1,35 @@
+"""Fields of a model as plain values and back, for pickles.
+
+Symbols are live objects of CasADi.  All expressions of a model become one CasADi function of all its symbols, which
+CasADi writes as text, instruction by instruction: what is read back is the same graph, so that native code made of it
+has the same key, and no text or Python function of the user's is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import casadi as ca
+
+_MAPPINGS = ("rhs", "initial", "definitions", "mass")
+
+
+def packed_expressions(state: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a model with names in place of symbols, and all expressions as one text."""
+    names = tuple(state["symbols"])
+    expressions = [value for name in _MAPPINGS for value in state[name].values()]
+    function = ca.Function("equations", [state["symbols"][name] for name in names], [*expressions, *state["implicit"]])
+    keys = {name: tuple(state[name]) for name in _MAPPINGS}
+    return {**state, **keys, "implicit": len(state["implicit"]), "symbols": (names, function.serialize())}
+
+
+def unpacked_expressions(packed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of the model that `packed_expressions` was given, with symbols of their own."""
+    names, text = packed["symbols"]
+    function = ca.Function.deserialize(text)
+    symbols = function.sx_in()
+    expressions: Iterator[Any] = iter(function.call(symbols))
+    mappings = {name: {key: next(expressions) for key in packed[name]} for name in _MAPPINGS}
+    symbols_by_name = dict(zip(names, symbols, strict=True))
+    return {**packed, **mappings, "implicit": tuple(expressions), "symbols": symbols_by_name}
