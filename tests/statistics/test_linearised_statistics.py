@@ -160,7 +160,7 @@ def test_standard_errors_are_those_of_repeated_experiments(absolute):
         data = of.Measurements.from_columns(
             T, {"y": 1.0 + 2.0 * T + 0.3 * rng.normal(size=T.size)}, sigma={"y": 0.3} if absolute else None
         )
-        result = of.fit(of.Problem(problem.model, problem.parameters, data, structure=problem.structure))
+        result = of.fit(problem.with_measurements(data))
         estimates.append(result.estimates["b"])
         errors.append(result.parameters["b"].standard_error)
         low, high = result.parameters["b"].interval

@@ -69,5 +69,7 @@ def scaled_array(
     codes: npt.NDArray[np.int64], values: npt.NDArray[np.float64], lower, upper
 ) -> npt.NDArray[np.float64]:
     """Apply `scaled` elementwise."""
-    rows = zip(codes, values, lower, upper, strict=True)
-    return np.array([scaled(int(code), float(v), float(a), float(b)) for code, v, a, b in rows], dtype=float)
+    result = np.array(values, dtype=float)
+    for i in np.flatnonzero(codes != LINEAR):
+        result[i] = scaled(int(codes[i]), float(values[i]), float(lower[i]), float(upper[i]))
+    return result

@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 
 from odefit.errors import ProblemError, UnsupportedError
+from odefit.problem.values import FrozenMapping, Value, one_nan
 
 USES = ("fit", "validate", "predict")
 
 
 @dataclass(frozen=True)
-class Period:
+class Period(Value):
     """A stretch of time with constant conditions.
 
     Attributes
@@ -32,7 +32,7 @@ class Period:
     steady_state: bool = False
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "overrides", MappingProxyType(dict(self.overrides)))
+        object.__setattr__(self, "overrides", FrozenMapping(self.overrides))
         if self.steady_state or self.start == -math.inf:
             raise UnsupportedError("an experiment that starts from a steady state")
         if not math.isfinite(self.start):
@@ -43,7 +43,7 @@ class Period:
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Experiment(Value):
     """One run of the model: periods in order of time, and what its data are for.
 
     Attributes
@@ -65,6 +65,9 @@ class Experiment:
     use: str = "fit"
 
     def __post_init__(self) -> None:
+        for name in ("periods", "tables", "events"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "until", one_nan(self.until))
         if not self.periods:
             raise ProblemError(f"experiment '{self.name}' has no period; give at least Period(start).")
         if len(self.periods) > 1:

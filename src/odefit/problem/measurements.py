@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from odefit.errors import ProblemError, UnsupportedError, suggestion
+from odefit.problem.values import FrozenMapping, Value
 
 Column = npt.NDArray[Any]
 
@@ -25,9 +25,9 @@ def _left_out() -> Any:
 
 
 def _numbers(name: str, given: Any) -> npt.NDArray[np.float64]:
-    """Return a column of numbers; text in it is an error that shows it."""
+    """Return a copy of a column of numbers; text in it is an error that shows it."""
     try:
-        return np.asarray(given, dtype=float)
+        column = np.array(given, dtype=float)
     except (TypeError, ValueError):
         for entry in given:
             try:
@@ -35,10 +35,23 @@ def _numbers(name: str, given: Any) -> npt.NDArray[np.float64]:
             except (TypeError, ValueError):
                 raise ProblemError(f"the data column '{name}' holds '{entry}', which is not a number.") from None
         raise
+    column[np.isnan(column)] = np.nan  # one of many bit patterns, so that missing values are equal
+    return column
+
+
+def _locked(column: Column) -> Column:
+    """Return the column, which from now on cannot be written to."""
+    column.flags.writeable = False
+    return column
+
+
+def _comparable(column: Column) -> Any:
+    """Return the bytes of numbers, or a list of texts."""
+    return column.tolist() if column.dtype == object else column.tobytes()
 
 
 @dataclass(frozen=True, eq=False)
-class Measurements:
+class Measurements(Value):
     """Columns, one entry per measured value.
 
     Attributes
@@ -67,8 +80,9 @@ class Measurements:
     groups
         Further data columns by name, as text ("" where empty): a parameter may have one value `per` group.
 
-    Every column after `value` may be left out.  Columns that this version cannot
-    use (`since`, `censoring`, `coords`, arguments) are refused unless they say nothing.
+    Every column after `value` may be left out.  Columns are copied and cannot be written to; measurements are equal
+    if all columns are, to the bit.  Columns that this version cannot use (`since`, `censoring`, `coords`, arguments)
+    are refused unless they say nothing.
     """
 
     experiment: Column
@@ -91,16 +105,36 @@ class Measurements:
         numbers = {"time": None, "value": None, "sigma": np.nan, "weight": np.nan, "since": np.nan}
         for name, default in numbers.items():
             given = getattr(self, name)
-            column = np.full(n, default, dtype=float) if given is None else _numbers(name, given)
-            object.__setattr__(self, name, column)
+            self._set(name, np.full(n, default, dtype=float) if given is None else _numbers(name, given))
         for name in ("experiment", "observable"):
-            object.__setattr__(self, name, np.asarray(getattr(self, name), dtype=object))
+            self._set(name, np.array(getattr(self, name), dtype=object))
         for name, default in (("row", np.arange(n)), ("side", np.full(n, -1)), ("censoring", np.zeros(n))):
             given = getattr(self, name)
-            object.__setattr__(self, name, np.asarray(default if given is None else given, dtype=np.int64))
-        groups = {name: np.asarray(column, dtype=object) for name, column in self.groups.items()}
-        object.__setattr__(self, "groups", MappingProxyType(groups))
+            self._set(name, np.array(default if given is None else given, dtype=np.int64))
+        for name in ("coords", "noise_args", "observable_args", "groups"):
+            dtype = object if name == "groups" else None
+            columns = {key: _locked(np.array(column, dtype=dtype)) for key, column in getattr(self, name).items()}
+            object.__setattr__(self, name, FrozenMapping(columns))
         self._check(n)
+
+    def _set(self, name: str, column: Column) -> None:
+        object.__setattr__(self, name, _locked(column))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Measurements):
+            return NotImplemented
+        return self is other or self._content() == other._content()
+
+    def __hash__(self) -> int:
+        return hash((self.time.tobytes(), self.value.tobytes()))
+
+    def _content(self) -> list[Any]:
+        """Return all columns as things that can be compared."""
+        own = [getattr(self, one.name) for one in fields(self)]
+        return [
+            {key: _comparable(column) for key, column in one.items()} if isinstance(one, Mapping) else _comparable(one)
+            for one in own
+        ]
 
     def _check(self, n: int) -> None:
         columns = ("experiment", "time", "observable", "row", "sigma", "weight", "side", "since", "censoring")

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 from odefit.errors import ProblemError, UnsupportedError
 from odefit.problem.priors import Prior
+from odefit.problem.values import Value, one_nan
 
 SCALES = ("linear", "log", "log10", "logit")
 """How the solver may see a parameter; the position is the code that kernels use."""
 
 
 @dataclass(frozen=True)
-class Parameter:
+class Parameter(Value):
     """One parameter in natural values; only the solver sees it through `scale`.
 
     Attributes
@@ -56,6 +57,7 @@ class Parameter:
     auto: bool = False
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "start", one_nan(self.start))
         if self.linear:
             raise UnsupportedError(f"'linear' of parameter '{self.name}'")
         if self.scale not in SCALES:

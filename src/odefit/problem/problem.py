@@ -8,19 +8,20 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import casadi as ca
 
-from odefit.errors import ProblemError, UnsupportedError, suggestion
+from odefit.errors import ProblemError, suggestion
 from odefit.model import Model
 from odefit.problem.experiments import Experiment
 from odefit.problem.measurements import Measurements
 from odefit.problem.parameters import Parameter
 from odefit.problem.priors import Rule
-from odefit.problem.slots import Slots, slots_of
-from odefit.problem.validation import validate
+from odefit.problem.slots import Slots
+from odefit.problem.structure import Structure
+from odefit.problem.validation import check_measurements, check_starts, validate
+from odefit.problem.values import FrozenMapping
 
 if TYPE_CHECKING:
     from odefit.api import PointEvaluation
@@ -87,22 +88,16 @@ class Settings:
             raise ProblemError(f"'horizons' is {list(self.horizons)}; it must be a list of increasing times.")
 
 
-class Structure:
-    """Token for everything that compiled code depends on.
-
-    Problems made from one another by changes of numbers (start values, bounds, data, settings) share
-    the token; the compile stage keeps native code per token.
-    """
-
-    __slots__ = ("__weakref__",)
-
-
 @dataclass(frozen=True, eq=False)
 class Problem:
     """Everything that defines an estimation problem; immutable and validated.
 
     Parameters, experiments and measurements refer to names of the model; all of them are checked
-    here, once.  Changes make new problems (`with_start`).
+    here, once.  Changes make new problems (`with_start`), which check what was changed, and share the `structure`
+    as far as they can.
+
+    A problem is a value: it goes through `pickle` and fits as before, and a copy of it is the problem itself.  Problems
+    are equal only to themselves, and hashed so, as models are; their other parts are compared by content.
 
     Attributes
     ----------
@@ -117,7 +112,7 @@ class Problem:
     tables, noise
         Part of the contract; a problem that uses them is refused until their methods exist.
     structure
-        Token shared by problems that need the same native code.
+        What problems have in common that differ in start values, bounds and settings only.
     """
 
     model: Model
@@ -132,19 +127,21 @@ class Problem:
     settings: Settings = field(default_factory=Settings)
     title: str = ""
     starts: Mapping[str, float] = field(default_factory=dict)
-    structure: Structure = field(default_factory=Structure, repr=False)
+    structure: Structure = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         for name in ("parameters", "experiments", "constraints"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        for name in ("derived", "units", "starts"):
-            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
+        for name in ("tables", "noise", "derived", "units", "starts"):
+            object.__setattr__(self, name, FrozenMapping(getattr(self, name)))
+        parts = (self.model, self.parameters, self.experiments, self.measurements, self.constraints)
+        object.__setattr__(self, "structure", Structure(*parts))
         validate(self)
 
-    @cached_property
+    @property
     def observables(self) -> tuple[str, ...]:
         """Measured names, in order of first appearance."""
-        return tuple(dict.fromkeys(self.measurements.observable.tolist()))
+        return self.structure.observables
 
     @cached_property
     def free(self) -> tuple[Parameter, ...]:
@@ -154,25 +151,21 @@ class Problem:
     @cached_property
     def slots(self) -> Slots:
         """The single numbers behind the parameters."""
-        return slots_of(self)
+        return self.structure.slots.holding(self.parameters)
 
-    @cached_property
+    @property
     def rules(self) -> tuple[Rule, ...]:
         """The constraints, read."""
-        for text in self.constraints:
-            if "~" not in text:
-                raise UnsupportedError(f'the constraint "{text}" (only priors with ~ are)')
-        return tuple(Rule.from_text(text) for text in self.constraints)
+        return self.structure.rules
 
-    @cached_property
+    @property
     def own_symbols(self) -> Mapping[str, Any]:
         """Symbols of the parameters that the model does not have (expressions may use them)."""
-        names = (p.name for p in self.parameters if p.name not in self.model.symbols)
-        return MappingProxyType({name: ca.SX.sym(name) for name in names})
+        return self.structure.expressions.own_symbols
 
     def expression(self, text: str) -> Any:
         """Parse an expression of the model's names and the problem's parameters, as SX."""
-        return self.model.expression(text, self.own_symbols)
+        return self.structure.expressions.read(text)
 
     def depends_on(self, expression: Any, names: Collection[str]) -> bool:
         """Tell whether `expression` uses one of `names`, directly or through definitions and expressions."""
@@ -204,28 +197,32 @@ class Problem:
         save_problem(self, path)
 
     def with_start(self, **values: float) -> Problem:
-        """Return the same problem with other start values; nothing is compiled again.
+        """Return the same problem with other start values; nothing is compiled, planned or read again.
 
         A parameter with several slots gets one start for all; ``**{"A0[b1]": 2.0}`` sets a single one.
         """
         single = {name: float(value) for name, value in values.items() if "[" in name}
         whole = {name: {"start": float(value), "auto": False} for name, value in values.items() if "[" not in name}
         kept = {name: value for name, value in self.starts.items() if name.split("[")[0] not in whole}
-        return self._with_parameters(whole, starts={**kept, **single})
+        changed = self._with_parameters(whole, starts=FrozenMapping({**kept, **single}))
+        check_starts(changed, {name.split("[")[0] for name in single})
+        return changed
 
     def with_bounds(self, **bounds: tuple[float, float]) -> Problem:
         """Return the same problem with other bounds, given as ``k1=(lower, upper)``."""
-        return self._with_parameters(
+        changed = self._with_parameters(
             {name: {"lower": float(low), "upper": float(high)} for name, (low, high) in bounds.items()}
         )
+        check_starts(changed, bounds)
+        return changed
 
     def with_fixed(self, *names: str) -> Problem:
         """Return the same problem with the named parameters held at their start values, without priors."""
-        return self._with_parameters({name: {"fixed": True, "prior": None} for name in names})
+        return self._with_status({name: {"fixed": True, "prior": None} for name in names})
 
     def with_free(self, *names: str) -> Problem:
         """Return the same problem with the named parameters to be estimated."""
-        return self._with_parameters({name: {"fixed": False} for name in names})
+        return self._with_status({name: {"fixed": False} for name in names})
 
     def at(self, values: Mapping[str, float]) -> Problem:
         """Return the problem with the named parameters fixed at `values`, whatever their bounds."""
@@ -234,7 +231,10 @@ class Problem:
 
     def with_measurements(self, measurements: Measurements) -> Problem:
         """Return the same problem with other data; nothing is compiled again if the same names are measured."""
-        return dataclasses.replace(self, measurements=measurements)
+        changed = self._changed(measurements=measurements, structure=self.structure.with_measurements(measurements))
+        check_measurements(changed)
+        check_starts(changed, [p.name for p in self.parameters])
+        return changed
 
     def with_settings(self, **changes: Any) -> Problem:
         """Return the same problem with other settings, ``rtol=1e-9`` say."""
@@ -242,7 +242,15 @@ class Problem:
         for name in changes:
             if name not in known:
                 raise ProblemError(f"there is no setting '{name}'{suggestion(name, known)}")
-        return dataclasses.replace(self, settings=dataclasses.replace(self.settings, **changes))
+        return self._changed(settings=dataclasses.replace(self.settings, **changes))
+
+    def _with_status(self, changes: Mapping[str, Mapping[str, Any]]) -> Problem:
+        """Return the problem with other parameters fixed, which is another structure."""
+        changed = self._with_parameters(changes)
+        check_starts(changed, changes)
+        if all(new.fixed == old.fixed for new, old in zip(changed.parameters, self.parameters, strict=True)):
+            return changed
+        return changed._changed(structure=self.structure.with_parameters(changed.parameters))
 
     def _with_parameters(self, changes: Mapping[str, Mapping[str, Any]], **others: Any) -> Problem:
         known = [p.name for p in self.parameters]
@@ -250,4 +258,25 @@ class Problem:
             if name not in known:
                 raise ProblemError(f"there is no parameter '{name}'{suggestion(name, known)}")
         changed = (dataclasses.replace(p, **changes[p.name]) if p.name in changes else p for p in self.parameters)
-        return dataclasses.replace(self, parameters=tuple(changed), **others)
+        return self._changed(parameters=tuple(changed), **others)
+
+    def _changed(self, **changes: Any) -> Problem:
+        """Return the problem with other fields, unchecked."""
+        changed = object.__new__(type(self))
+        changed.__setstate__({**self.__getstate__(), **changes})
+        return changed
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in _FIELDS}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        self.__dict__.update(state)  # it was checked when it was made
+
+    def __copy__(self) -> Problem:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Problem:
+        return self
+
+
+_FIELDS = tuple(one.name for one in dataclasses.fields(Problem))

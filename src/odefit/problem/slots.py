@@ -8,16 +8,18 @@ an experiment (a wavelength) selects a slot per measurement; such a parameter ca
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 
 from odefit.errors import ProblemError, suggestion
+from odefit.problem.experiments import Experiment
+from odefit.problem.measurements import Measurements
 from odefit.problem.parameters import Parameter
-
-if TYPE_CHECKING:
-    from odefit.problem.problem import Problem
+from odefit.problem.values import FrozenMapping
 
 
 @dataclass(frozen=True)
@@ -50,59 +52,103 @@ class Slots:
 
     slots: tuple[Slot, ...]
     by_row: tuple[str, ...]
-    of_experiment: tuple[dict[str, int], ...]
-    of_group: dict[str, dict[str, int]]
+    of_experiment: tuple[Mapping[str, int], ...]
+    of_group: Mapping[str, Mapping[str, int]]
     fitted: frozenset[int]
 
 
-def slots_of(problem: Problem) -> Slots:
+@dataclass(frozen=True, eq=False)
+class SlotLayout:
+    """The slots of problems that differ in numbers only; see `Slots` for what is not described here.
+
+    Attributes
+    ----------
+    names, keys
+        Of each slot.
+    parameter
+        Position of each slot's parameter among those of the problem, (n_slots,).
+    """
+
+    names: tuple[str, ...]
+    keys: tuple[str, ...]
+    parameter: npt.NDArray[np.int64]
+    by_row: tuple[str, ...]
+    of_experiment: tuple[Mapping[str, int], ...]
+    of_group: Mapping[str, Mapping[str, int]]
+    fitted: frozenset[int]
+
+    @cached_property
+    def index(self) -> Mapping[str, int]:
+        """Position of each slot by its name."""
+        return FrozenMapping((name, i) for i, name in enumerate(self.names))
+
+    def holding(self, parameters: Sequence[Parameter]) -> Slots:
+        """Return the slots of a problem with these parameters."""
+        listed = zip(self.names, self.parameter.tolist(), self.keys, strict=True)
+        slots = tuple(Slot(name, parameters[i], key) for name, i, key in listed)
+        return Slots(slots, self.by_row, self.of_experiment, self.of_group, self.fitted)
+
+
+def slot_layout(parameters: Sequence[Parameter], experiments: Sequence[Experiment], data: Measurements) -> SlotLayout:
     """Work out the slots of a problem."""
-    slots: list[Slot] = []
+    slots: list[tuple[str, str, int]] = []
     by_row: list[str] = []
-    of_group: dict[str, dict[str, int]] = {}
-    of_experiment: tuple[dict[str, int], ...] = tuple({} for _ in problem.experiments)
-    for parameter in problem.parameters:
+    of_group: dict[str, Mapping[str, int]] = {}
+    of_experiment: tuple[dict[str, int], ...] = tuple({} for _ in experiments)
+    for place, parameter in enumerate(parameters):
         if parameter.expression is not None:
             continue
         name = parameter.name
         if parameter.per is None:
             for chosen in of_experiment:
                 chosen[name] = len(slots)
-            slots.append(Slot(name, parameter))
+            slots.append((name, "", place))
         elif parameter.per == "experiment":
-            for experiment, chosen in zip(problem.experiments, of_experiment, strict=True):
+            for experiment, chosen in zip(experiments, of_experiment, strict=True):
                 if name not in experiment.periods[0].overrides:
                     chosen[name] = len(slots)
-                    slots.append(Slot(f"{name}[{experiment.name}]", parameter, experiment.name))
+                    slots.append((f"{name}[{experiment.name}]", experiment.name, place))
         else:
-            keys, found = _groups(problem, parameter)
+            keys, found = _groups(experiments, data, parameter)
             index = {key: len(slots) + i for i, key in enumerate(keys)}
-            slots.extend(Slot(f"{name}[{key}]", parameter, key) for key in keys)
+            slots.extend((f"{name}[{key}]", key, place) for key in keys)
             if any(len(values) > 1 for values in found):
                 by_row.append(name)
-                of_group[name] = index
+                of_group[name] = FrozenMapping(index)
             else:
-                for experiment, chosen, values in zip(problem.experiments, of_experiment, found, strict=True):
+                for experiment, chosen, values in zip(experiments, of_experiment, found, strict=True):
                     if name not in experiment.periods[0].overrides:
                         chosen[name] = index[_only(values, experiment.name, parameter)]
-    fitted = _fitted(problem, slots, of_experiment) | {i for index in of_group.values() for i in index.values()}
-    return Slots(tuple(slots), tuple(by_row), of_experiment, of_group, frozenset(fitted))
+    shared = {i for i, (_, _, place) in enumerate(slots) if parameters[place].per is None}
+    fitted = _fitted(experiments, data, of_experiment, shared)
+    fitted |= {i for index in of_group.values() for i in index.values()}
+    return SlotLayout(
+        tuple(name for name, _, _ in slots),
+        tuple(key for _, key, _ in slots),
+        np.array([place for _, _, place in slots], dtype=np.int64),
+        tuple(by_row),
+        tuple(map(FrozenMapping, of_experiment)),
+        FrozenMapping(of_group),
+        frozenset(fitted),
+    )
 
 
-def _fitted(problem: Problem, slots: list[Slot], of_experiment: tuple[dict[str, int], ...]) -> set[int]:
-    """Return the slots that are shared by all experiments, or belong to one with fitted data."""
-    data = problem.measurements
+def _fitted(
+    experiments: Sequence[Experiment], data: Measurements, of_experiment: Sequence[Mapping[str, int]], shared: set[int]
+) -> set[int]:
+    """Return the slots that are `shared` by all experiments, or belong to one with fitted data."""
     measured = set(data.experiment[np.isfinite(data.value) & (data.weight != 0)].tolist())
     result: set[int] = set()
-    for experiment, chosen in zip(problem.experiments, of_experiment, strict=True):
+    for experiment, chosen in zip(experiments, of_experiment, strict=True):
         has_data = experiment.use == "fit" and experiment.name in measured
-        result.update(slot for slot in chosen.values() if has_data or slots[slot].parameter.per is None)
+        result.update(slot for slot in chosen.values() if has_data or slot in shared)
     return result
 
 
-def _groups(problem: Problem, parameter: Parameter) -> tuple[list[str], list[list[str]]]:
+def _groups(
+    experiments: Sequence[Experiment], data: Measurements, parameter: Parameter
+) -> tuple[list[str], list[list[str]]]:
     """Return the values of the parameter's column: all, and per experiment, in order of appearance."""
-    data = problem.measurements
     column = data.groups.get(parameter.per or "")
     if column is None:
         raise ProblemError(
@@ -117,7 +163,7 @@ def _groups(problem: Problem, parameter: Parameter) -> tuple[list[str], list[lis
     names = data.experiment[used]
     values = column[used]
     found: list[list[str]] = []
-    for experiment in problem.experiments:
+    for experiment in experiments:
         found.append(list(dict.fromkeys(values[names == experiment.name].tolist())))
     return list(dict.fromkeys(values.tolist())), found
 

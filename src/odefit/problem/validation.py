@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 import casadi as ca
@@ -27,8 +27,8 @@ def validate(problem: Problem) -> None:
     _check_overrides(problem)
     used = _check_expressions(problem)
     _check_parameters(problem, used)
-    _check_measurements(problem)
-    _check_starts(problem)
+    check_measurements(problem)
+    check_starts(problem, [p.name for p in problem.parameters])
 
 
 def initial_of(name: str) -> str | None:
@@ -132,7 +132,8 @@ def _check_expressions(problem: Problem) -> set[str]:
     return used
 
 
-def _check_measurements(problem: Problem) -> None:
+def check_measurements(problem: Problem) -> None:
+    """Check that the data fit the model and the experiments, and that their columns tell the slots apart."""
     data, model = problem.measurements, problem.model
     observable = {*model.states, *model.definitions}
     for name in problem.observables:
@@ -156,15 +157,18 @@ def _check_measurements(problem: Problem) -> None:
             )
         if experiments[name].use == "predict":
             raise ProblemError(f'experiment \'{name}\' has data but use = "predict"; write "fit" or "validate".')
+    _ = problem.structure.slots  # refuses columns that do not
 
 
-def _check_starts(problem: Problem) -> None:
-    """Start values of single slots are finite and inside the bounds of their parameters."""
-    slots = {slot.name: slot.parameter for slot in problem.slots.slots}
+def check_starts(problem: Problem, parameters: Collection[str]) -> None:
+    """Check that start values of single slots of these parameters are finite and inside their bounds."""
+    layout = problem.structure.slots
     for name, value in problem.starts.items():
-        if name not in slots:
-            raise ProblemError(f"there is no parameter '{name}'{suggestion(name, slots)}")
-        parameter = slots[name]
+        if name not in layout.index:
+            raise ProblemError(f"there is no parameter '{name}'{suggestion(name, layout.names)}")
+        parameter = problem.parameters[layout.parameter[layout.index[name]]]
+        if parameter.name not in parameters:
+            continue
         if not np.isfinite(value) or (not parameter.fixed and not parameter.lower <= value <= parameter.upper):
             raise ProblemError(
                 f"'{name}' has start value {value:g} outside its bounds [{parameter.lower:g}, {parameter.upper:g}]."

@@ -7,7 +7,6 @@ set does), observables that are affine in the states, and relations w'y = const 
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,7 +17,6 @@ import numpy.typing as npt
 
 from odefit.compile.conditions import formal_parameters, resolve_in_experiment, stack, symbol_of
 from odefit.problem import Experiment, Problem
-from odefit.problem.problem import Structure
 
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -145,18 +143,11 @@ class MatchingModel:
         return {}
 
 
-_remembered: weakref.WeakKeyDictionary[Structure, tuple[Any, tuple[MatchingModel, ...]]] = weakref.WeakKeyDictionary()
-
-
 def matching_models(problem: Problem) -> tuple[MatchingModel, ...]:
-    """Return the records of all experiments; they are made once for a structure."""
+    """Return the records of all experiments; they are made once for a model."""
     names = tuple((p.name, p.expression, p.per) for p in problem.parameters)
-    key = (problem.model, problem.experiments, names, problem.observables)
-    found = _remembered.get(problem.structure)
-    if found is None or found[0] != key:
-        found = (key, tuple(_matching_model(problem, e) for e in problem.experiments))
-        _remembered[problem.structure] = found
-    return found[1]
+    key = ("matching", problem.experiments, names, problem.observables, problem.structure.slots.by_row)
+    return problem.model.kept.get(key, lambda: tuple(_matching_model(problem, e) for e in problem.experiments))
 
 
 def _matching_model(problem: Problem, experiment: Experiment) -> MatchingModel:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -94,18 +93,13 @@ class Observations:
 
 _PER_MEASUREMENT = ("at", "observable", "value", "root_weight", "row_slots", "source")
 
-_remembered: weakref.WeakKeyDictionary[Problem, dict[str, Observations]] = weakref.WeakKeyDictionary()
-
 
 def observations(problem: Problem, use: str = "fit") -> Observations:
     """Return the measurements of experiments with this use.
 
-    They are worked out once per problem: a problem never changes.
+    They are worked out once for all problems that differ in numbers only.
     """
-    found = _remembered.setdefault(problem, {})
-    if use not in found:
-        found[use] = _gathered(problem, use)
-    return found[use]
+    return problem.structure.kept.get(("observations", use), lambda: _gathered(problem, use))
 
 
 def until(data: Observations, horizons: Sequence[float]) -> Observations:
@@ -201,7 +195,7 @@ def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array)
 
 def slots_of_rows(problem: Problem, source: npt.NDArray[np.int64]) -> Indices:
     """Return the slots that the measurements select, a column per parameter that depends on the measurement."""
-    slots, groups = problem.slots, problem.measurements.groups
+    slots, groups = problem.structure.slots, problem.measurements.groups
     per = {p.name: p.per for p in problem.parameters}
     columns = [
         np.array([slots.of_group[name][key] for key in groups[per[name] or ""][source]], dtype=np.int64)

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile import CompiledProblem
+from odefit.compile import CompiledProblem, CompiledStructure
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 
@@ -42,7 +42,7 @@ def penalty_residuals(
     return 0.5 * squares, bad
 
 
-def unknowns_of_penalties(compiled: CompiledProblem) -> list[npt.NDArray[np.int64]]:
+def unknowns_of_penalties(compiled: CompiledStructure) -> list[npt.NDArray[np.int64]]:
     """Return which unknowns each prior depends on."""
     function = compiled.penalty
     if function is None:

@@ -1,15 +1,18 @@
-"""What stays the same in all evaluations of a problem: its residuals, and the unknowns they depend on."""
+"""What stays the same in all evaluations of a problem: its residuals, and the unknowns they depend on.
+
+All of it but start values and bounds is arranged once for the problems that differ in these only, a thousand starts of
+one fit say.
+"""
 
 from __future__ import annotations
 
-import weakref
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile import CompiledProblem, compile_problem
+from odefit.compile import CompiledProblem, CompiledStructure, compile_problem
 from odefit.criteria import Criterion, criterion_named
 from odefit.errors import FitError
 from odefit.native.records import Words, packed
@@ -18,48 +21,34 @@ from odefit.solve.blocks import BlockLayout
 from odefit.transcribe.blocks import find_blocks
 from odefit.transcribe.observation import Observations, observations
 from odefit.transcribe.penalty import unknowns_of_penalties
-from odefit.transcribe.record import Record, record_of
+from odefit.transcribe.record import Record, record_of, with_numbers
 
 Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
-    """The rows and columns of a problem's Jacobian.
+class Arrangement:
+    """The rows and columns of the Jacobian of problems that differ in numbers only.
 
     Attributes
     ----------
     compiled, data
         Functions and measurements.
-    criterion
-        What is minimised.
+    joint
+        Whether the criterion needs the whole Jacobian.
     experiment_names
         Of all experiments, measured or not.
     """
 
-    compiled: CompiledProblem
+    compiled: CompiledStructure
     data: Observations
-    criterion: Criterion
+    joint: bool
     experiment_names: tuple[str, ...]
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of the unknowns."""
-        return self.compiled.theta_names
-
-    @property
-    def n_data(self) -> int:
-        """Number of measurements, those that must be met exactly included."""
-        return self.data.n_data
 
     @cached_property
     def root_weights(self) -> npt.NDArray[np.float64]:
         """Root weights of the measurements of finite weight, in the order of the rows."""
         return np.delete(np.concatenate([o.root_weight for o in self.data.of_experiment]), self.data.exact)
-
-    def finite(self, differences: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-        """Return the differences of the measurements of finite weight, priors left out."""
-        return np.delete(differences[: self.n_data], self.data.exact)
 
     @cached_property
     def n_residuals(self) -> int:
@@ -70,7 +59,7 @@ class Plan:
     def layout(self) -> BlockLayout | None:
         """Blocks of unknowns that only single experiments depend on, if there are many unknowns."""
         listed, compiled = self.data.of_experiment, self.compiled
-        if self.data.heavy_root.size or len(listed) < 4 or self.criterion.joint:
+        if self.data.heavy_root.size or len(listed) < 4 or self.joint:
             return None
         parts, sizes = [], []
         for o in listed:
@@ -104,33 +93,75 @@ class Plan:
 
     @cached_property
     def table(self) -> Words:
-        """Records of the observed experiments, without grids."""
+        """Records of the observed experiments, without grids and without the numbers of a problem."""
         return np.stack([packed(record) for record in self._records])
 
 
-_remembered: weakref.WeakKeyDictionary[Problem, dict[str, Plan]] = weakref.WeakKeyDictionary()
+class Plan:
+    """The rows and columns of one problem's Jacobian; see `Arrangement` for what is not described here.
+
+    Attributes
+    ----------
+    compiled
+        Functions, and the numbers of the problem.
+    criterion
+        What is minimised.
+    names
+        Of the unknowns.
+    n_data
+        Number of measurements, those that must be met exactly included.
+    """
+
+    def __init__(self, arrangement: Arrangement, compiled: CompiledProblem, criterion: Criterion) -> None:
+        self._arrangement = arrangement  # the table holds addresses of its arrays
+        self.compiled = compiled
+        self.criterion = criterion
+        self.names = compiled.theta_names
+        self.data = arrangement.data
+        self.n_data = arrangement.data.n_data
+        self.experiment_names = arrangement.experiment_names
+        self.n_residuals = arrangement.n_residuals
+        self.layout = arrangement.layout
+        self.n_columns = arrangement.n_columns
+        self.columns = arrangement.columns
+        self.column_of_slot = arrangement.column_of_slot
+
+    @property
+    def root_weights(self) -> npt.NDArray[np.float64]:
+        """Root weights of the measurements of finite weight, in the order of the rows."""
+        return self._arrangement.root_weights
+
+    def finite(self, differences: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+        """Return the differences of the measurements of finite weight, priors left out."""
+        return np.delete(differences[: self.n_data], self.data.exact)
+
+    @cached_property
+    def table(self) -> Words:
+        """Records of the observed experiments, without grids."""
+        return with_numbers(self._arrangement.table, self.compiled)
 
 
 def plan_of(problem: Problem, use: str = "fit", data: Observations | None = None) -> Plan:
-    """Return the plan for the measurements of experiments with this use, or for `data`, a part of them.
+    """Return the plan for the measurements of experiments with this use, or for `data`, a part of them."""
+    criterion = criterion_named(problem.settings.criterion)
+    chosen = observations(problem, use) if data is None else data
+    _refuse(chosen, criterion)
+    compiled = compile_problem(problem)
 
-    It is worked out once per problem: a problem never changes.
-    """
-    if data is not None:
-        return _planned(problem, data)
-    found = _remembered.setdefault(problem, {})
-    if use not in found:
-        found[use] = _planned(problem, observations(problem, use))
-    return found[use]
+    def arrange() -> Arrangement:
+        names = tuple(e.name for e in problem.experiments)
+        return Arrangement(compiled.structure, chosen, criterion.joint, names)
+
+    key = ("arrangement", use, criterion.joint)
+    return Plan(arrange() if data is not None else problem.structure.kept.get(key, arrange), compiled, criterion)
 
 
-def _planned(problem: Problem, data: Observations) -> Plan:
+def _refuse(data: Observations, criterion: Criterion) -> None:
+    """Refuse data that cannot be fitted."""
     if not data.n_data:
         raise FitError("there is nothing to fit: no experiment has a measured value with a weight above zero.")
-    criterion = criterion_named(problem.settings.criterion)
     if data.heavy.size and not criterion.takes_heavy:
         raise FitError(
             f"the criterion '{criterion.name}' cannot meet data of very large or infinite weight; give them smaller "
             'weights, or use criterion = "least-squares".'
         )
-    return Plan(compile_problem(problem), data, criterion, tuple(e.name for e in problem.experiments))

@@ -7,7 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile import CompiledProblem
+from odefit.compile import CompiledProblem, CompiledStructure
+from odefit.native.records import Words, packed
 from odefit.transcribe.observation import Observation
 
 Array = npt.NDArray[np.float64]
@@ -16,7 +17,10 @@ Pattern = npt.NDArray[np.uint64]
 
 
 class Record(NamedTuple):
-    """Arguments of `map_slots`, of an explicit integrator and of `observe_residuals`; grids come last."""
+    """Arguments of `map_slots`, of an explicit integrator and of `observe_residuals`.
+
+    Grids, and the numbers of a problem (`lower`, `upper`, `slot_values`), are put in later.
+    """
 
     n_states: int
     n_parameters: int
@@ -24,10 +28,7 @@ class Record(NamedTuple):
     n_arguments: int  # of a measurement
     start: Array  # one number
     scale_codes: Indices
-    lower: Array
-    upper: Array
     free: Indices
-    slot_values: Array
     column_of_slot: Indices
     map: int
     map_jacobian: int
@@ -50,21 +51,26 @@ class Record(NamedTuple):
     root_weight: Array
     columns: Indices
     row_slots: Indices
+    lower: Array = np.empty(0)
+    upper: Array = np.empty(0)
+    slot_values: Array = np.empty(0)
     integrator: int = 0
     steps: Array = np.empty(0)
     counts: Indices = np.empty(0, np.int64)
 
 
 (
-    N_STATES, N_PARAMETERS, FIRST_ROW, N_ARGUMENTS, START, SCALE_CODES, LOWER, UPPER, FREE, SLOT_VALUES,
-    COLUMN_OF_SLOT, MAP, MAP_JACOBIAN, MAP_ROW_PTR, MAP_COL, GATHER, CONSTANTS, COLUMN_OF_INPUT, RHS,
-    RHS_DIRECTIONS, TIMES, ENDS, OBSERVE, OBSERVE_JACOBIAN, OBSERVE_ROW_PTR, OBSERVE_COL, AT, OBSERVABLE,
-    VALUE, ROOT_WEIGHT, COLUMNS, ROW_SLOTS, INTEGRATOR, STEPS, COUNTS,
+    N_STATES, N_PARAMETERS, FIRST_ROW, N_ARGUMENTS, START, SCALE_CODES, FREE, COLUMN_OF_SLOT, MAP,
+    MAP_JACOBIAN, MAP_ROW_PTR, MAP_COL, GATHER, CONSTANTS, COLUMN_OF_INPUT, RHS, RHS_DIRECTIONS, TIMES, ENDS,
+    OBSERVE, OBSERVE_JACOBIAN, OBSERVE_ROW_PTR, OBSERVE_COL, AT, OBSERVABLE, VALUE, ROOT_WEIGHT, COLUMNS,
+    ROW_SLOTS, LOWER, UPPER, SLOT_VALUES, INTEGRATOR, STEPS, COUNTS,
 ) = range(len(Record._fields))  # fmt: skip
 
 
-def record_of(compiled: CompiledProblem, o: Observation, first_row: int, columns: Indices, of_slot: Indices) -> Record:
-    """Return the record of an observed experiment, without a grid.
+def record_of(
+    compiled: CompiledStructure, o: Observation, first_row: int, columns: Indices, of_slot: Indices
+) -> Record:
+    """Return the record of an observed experiment, without a grid and without the numbers of a problem.
 
     Parameters
     ----------
@@ -79,10 +85,7 @@ def record_of(compiled: CompiledProblem, o: Observation, first_row: int, columns
         n_arguments=o.row_slots.shape[1],
         start=np.array([o.t0]),
         scale_codes=compiled.scale_codes,
-        lower=compiled.lower,
-        upper=compiled.upper,
         free=compiled.free,
-        slot_values=compiled.slot_start,
         column_of_slot=of_slot,
         map=own.function.value,
         map_jacobian=own.function.jacobian,
@@ -106,3 +109,10 @@ def record_of(compiled: CompiledProblem, o: Observation, first_row: int, columns
         columns=columns,
         row_slots=o.row_slots,
     )
+
+
+def with_numbers(table: Words, compiled: CompiledProblem) -> Words:
+    """Return a copy of a table of records with the numbers of a problem, which must be kept, in all of them."""
+    result = table.copy()
+    result[:, 2 * LOWER : 2 * (SLOT_VALUES + 1)] = packed((compiled.lower, compiled.upper, compiled.slot_start))
+    return result

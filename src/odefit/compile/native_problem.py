@@ -1,0 +1,123 @@
+"""The native code of a problem: what belongs to its names and equations, whatever the numbers.
+
+Code is kept with the model, by everything else that it depends on: problems with the same model share it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.compile.conditions import (
+    Variant,
+    map_function,
+    model_functions,
+    parameters_of,
+    pattern_of,
+    variant_of,
+)
+from odefit.compile.functions import FunctionLibrary, NativeFunction
+from odefit.compile.penalties import penalty_function
+from odefit.errors import UnsupportedError
+from odefit.model.kept import Kept
+from odefit.problem import Problem
+
+Matrix = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class CompiledModel:
+    """Native right-hand side of a model, with names for messages.
+
+    ``rhs.value(t, y, p, u, out)``, its Jacobian with respect to (y, p) in CSR, and D2f[v, w].  What integrators work
+    out from its pattern is `kept` here.
+    """
+
+    states: tuple[str, ...]
+    parameters: tuple[str, ...]
+    rhs: NativeFunction
+    kept: Kept = field(default_factory=Kept, init=False, repr=False)
+
+    @cached_property
+    def n_states(self) -> int:
+        """Number of states."""
+        return len(self.states)
+
+    @cached_property
+    def n_parameters(self) -> int:
+        """Length of p."""
+        return len(self.parameters)
+
+    @cached_property
+    def no_pairs(self) -> tuple[Matrix, Matrix]:
+        """Second-order seeds of p and y0 where there are none."""
+        return np.empty((self.n_parameters, 0)), np.empty((self.n_states, 0))
+
+
+@dataclass(frozen=True, eq=False)
+class NativeVariant:
+    """The code of one right-hand side and its observables."""
+
+    model: CompiledModel
+    observe: NativeFunction
+    symbolic: Variant
+
+
+@dataclass(frozen=True, eq=False)
+class NativeProblem:
+    """The code of one structure, and which part of it each experiment uses."""
+
+    variants: tuple[NativeVariant, ...]
+    variant_of: tuple[int, ...]
+    maps: tuple[NativeFunction, ...]
+    map_of: tuple[int, ...]
+    penalty: NativeFunction | None
+
+
+def native_problem(problem: Problem) -> NativeProblem:
+    """Return the code of `problem`; it is made only if no problem with this model needed the same before."""
+    return problem.model.kept.get(_fingerprint(problem), lambda: _build(problem))
+
+
+def _fingerprint(problem: Problem) -> tuple[Any, ...]:
+    """Return everything beside the model that decides which code a problem needs."""
+    names = tuple((p.name, p.expression, p.per, p.penalty and p.penalty.kind) for p in problem.parameters)
+    patterns = tuple(pattern_of(e) for e in problem.experiments)
+    rules = tuple((rule.expression, rule.prior.kind) for rule in problem.rules)
+    layout = problem.structure.slots
+    return ("native", patterns, names, problem.observables, rules, layout.names, layout.by_row, layout.fitted)
+
+
+def _build(problem: Problem) -> NativeProblem:
+    model = problem.model
+    for what in ("algebraic", "inputs", "mass", "implicit", "events"):
+        if getattr(model, what):
+            raise UnsupportedError(f"models with '{what}'")
+    patterns = [pattern_of(e) for e in problem.experiments]
+    distinct = list(dict.fromkeys(patterns))
+    symbolic = [variant_of(problem, pattern) for pattern in distinct]
+    variants = list(dict.fromkeys(symbolic))
+    maps = [
+        FunctionLibrary("parameter map", [map_function(problem, variant, pattern)])["map"]
+        for variant, pattern in zip(symbolic, distinct, strict=True)
+    ]
+    penalty = penalty_function(problem)
+    return NativeProblem(
+        variants=tuple(_build_variant(problem, variant) for variant in variants),
+        variant_of=tuple(variants.index(symbolic[distinct.index(pattern)]) for pattern in patterns),
+        maps=tuple(maps),
+        map_of=tuple(distinct.index(pattern) for pattern in patterns),
+        penalty=None if penalty is None else FunctionLibrary("priors", [penalty])["penalty"],
+    )
+
+
+def _build_variant(problem: Problem, variant: Variant) -> NativeVariant:
+    names = parameters_of(problem, variant)
+    n, k = len(problem.model.states), len(names)
+    title = f"model with {n} state{'s' * (n != 1)} and {k} parameter{'s' * (k != 1)}"
+    library = FunctionLibrary(title, list(model_functions(problem, variant, problem.observables).values()))
+    return NativeVariant(CompiledModel(problem.model.states, names, library["rhs"]), library["observe"], variant)

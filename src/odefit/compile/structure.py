@@ -1,0 +1,152 @@
+"""The compiled structure: native code, and which numbers of a problem go where in it.
+
+It belongs to all problems that differ in start values, bounds and settings only (`Problem.structure`): a start of a
+fit among a thousand brings three arrays of numbers (`CompiledProblem`) and finds the rest here.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.compile.conditions import Variant, constants_of, formal_parameters
+from odefit.compile.functions import NativeFunction
+from odefit.compile.native_problem import CompiledModel, NativeProblem, native_problem
+from odefit.compile.penalties import penalty_constants
+from odefit.compile.scales import LINEAR
+from odefit.problem import SCALES, Problem
+
+Vector = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+
+class ExperimentMap(NamedTuple):
+    """How the parameters and initial state of an experiment come from q; see `odefit.compile.parameter_map`."""
+
+    function: NativeFunction
+    gather: Indices
+    constants: Vector
+    column: Indices
+
+
+class CompiledStructure:
+    """Native functions, the slots q behind the parameters, and the solver's vector theta; no values.
+
+    Attributes
+    ----------
+    slot_names, parameter_of_slot
+        Names of q; positions of their parameters among those of the problem.
+    theta_names, theta_scales, scale_codes, free
+        Of the solver's vector: names, scales, positions in q.
+    theta_of_q
+        Positions of q in the solver's vector, -1: fixed.
+    experiment_starts
+        Times.
+    penalty, penalty_constants
+        Residuals of the priors, a function of q and of the numbers of the priors; None without priors.
+    """
+
+    def __init__(self, problem: Problem, native: NativeProblem) -> None:
+        self._native = native
+        layout, parameters = problem.structure.slots, problem.parameters
+        self.experiment_starts = tuple(e.start for e in problem.experiments)
+        self.constants = tuple(np.array(constants_of(e), dtype=float) for e in problem.experiments)
+        self.slot_names = layout.names
+        self.slot_index = layout.index
+        self.parameter_of_slot = layout.parameter
+        owners = [parameters[i] for i in layout.parameter]
+        free = [i for i, owner in enumerate(owners) if not owner.fixed and i in layout.fitted]
+        self.free = np.array(free, dtype=np.int64)
+        self.theta_names = tuple(layout.names[i] for i in free)
+        self.theta_scales = tuple(owners[i].scale for i in free)
+        self.scale_codes = np.array([SCALES.index(scale) for scale in self.theta_scales], dtype=np.int64)
+        self.theta_of_q = np.full(len(owners), -1, dtype=np.int64)
+        self.theta_of_q[self.free] = np.arange(len(free))
+        formal = formal_parameters(problem)
+        # an entry that an experiment overrides everywhere needs some slot to point to; its value is not used
+        self.gather = tuple(
+            np.array([chosen.get(name, 0) for name in formal], dtype=np.int64) for chosen in layout.of_experiment
+        )
+        by_row = [slot for index in layout.of_group.values() for slot in index.values()]
+        self._shared_slots = [*by_row, *(i for i, owner in enumerate(owners) if owner.per is None)]
+        self.penalty = native.penalty
+        self.penalty_constants = np.array(penalty_constants(problem), dtype=float)
+
+    @property
+    def n_theta(self) -> int:
+        """Number of free parameters."""
+        return len(self.theta_names)
+
+    def model(self, e: int) -> CompiledModel:
+        """Return the right-hand side of experiment number `e`."""
+        return self._native.variants[self._native.variant_of[e]].model
+
+    def observe(self, e: int) -> NativeFunction:
+        """Return the observables ``g(t, y, p, u, a)`` of experiment `e`, in the order of ``problem.observables``.
+
+        They are differentiated by (y, p, a); `a` holds the parameters whose value depends on the measurement.
+        """
+        return self._native.variants[self._native.variant_of[e]].observe
+
+    def variant(self, e: int) -> Variant:
+        """Return what experiment `e` changes in the model, symbolically."""
+        return self._native.variants[self._native.variant_of[e]].symbolic
+
+    def map_of(self, e: int) -> ExperimentMap:
+        """Return the map of experiment `e`, for kernels."""
+        return ExperimentMap(self._map(e), self.gather[e], self.constants[e], self.column_of_input[e])
+
+    def _map(self, e: int) -> NativeFunction:
+        return self._native.maps[self._native.map_of[e]]
+
+    @cached_property
+    def logarithmic(self) -> npt.NDArray[np.bool_]:
+        """Which entries of the solver's vector are not natural values."""
+        return self.scale_codes != LINEAR
+
+    @cached_property
+    def columns(self) -> tuple[Indices, ...]:
+        """Indices of the thetas that each experiment's states or observables depend on."""
+        result = []
+        for e, gather in enumerate(self.gather):
+            thetas = self.theta_of_q[gather[self._inputs_that_matter(e)]]
+            result.append(np.unique(thetas[thetas >= 0]))
+        return tuple(result)
+
+    def _inputs_that_matter(self, e: int) -> Indices:
+        """Return the inputs of an experiment's map that reach its initial state, right-hand side or observables."""
+        function, model = self._map(e), self.model(e)
+        n, n_p = model.n_states, model.n_parameters
+        used = np.zeros(n_p + n, dtype=bool)
+        used[n_p:] = True
+        for other in (model.rhs, self.observe(e)):
+            col = other.col.astype(np.int64)
+            used[col[(col >= n) & (col < n + n_p)] - n] = True
+        entries = np.repeat(used, np.diff(function.row_ptr))
+        return np.unique(function.col[entries]).astype(np.int64)
+
+    @cached_property
+    def used_slots(self) -> frozenset[str]:
+        """Names of the slots that some experiment, measurement or prior depends on, or that are shared by all."""
+        used = set(self._shared_slots)
+        for e, gather in enumerate(self.gather):
+            used.update(gather[self._inputs_that_matter(e)].tolist())
+        return frozenset(self.slot_names[i] for i in used)
+
+    @cached_property
+    def column_of_input(self) -> tuple[Indices, ...]:
+        """Per experiment: for each input of its map the column among its thetas, -1 if it is fixed."""
+        result = []
+        for columns, gather in zip(self.columns, self.gather, strict=True):
+            local = np.full(self.n_theta + 1, -1, dtype=np.int64)  # the last entry answers for "fixed"
+            local[columns] = np.arange(len(columns))
+            result.append(local[self.theta_of_q[gather]])
+        return tuple(result)
+
+
+def compiled_structure(problem: Problem) -> CompiledStructure:
+    """Return the compiled form of the structure of `problem`; it is made once."""
+    return problem.structure.kept.get("compiled", lambda: CompiledStructure(problem, native_problem(problem)))

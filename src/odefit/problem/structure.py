@@ -1,0 +1,99 @@
+"""What problems have in common that differ in numbers only."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from odefit.errors import UnsupportedError
+from odefit.model import Model
+from odefit.model.kept import Kept
+from odefit.problem.experiments import Experiment
+from odefit.problem.expressions import Expressions
+from odefit.problem.measurements import Measurements
+from odefit.problem.parameters import Parameter
+from odefit.problem.priors import Rule
+from odefit.problem.slots import SlotLayout, slot_layout
+
+
+class Structure:
+    """All of a problem but start values, bounds and settings; shared by the problems that differ in these only.
+
+    What later stages work out from it (native code, rows of the data, columns of the unknowns) is kept here, so that
+    a thousand starts of one fit do it once.  A pickle of several problems keeps what they share; what was worked out
+    is not in it.
+
+    Attributes
+    ----------
+    parameters
+        Those of the first such problem; names, scales, expressions, priors and what is fixed are the same in all.
+    expressions
+        The texts of the problem, read.
+    kept
+        What later stages made.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        parameters: tuple[Parameter, ...],
+        experiments: tuple[Experiment, ...],
+        measurements: Measurements,
+        constraints: tuple[str, ...],
+    ) -> None:
+        self.model = model
+        self.parameters = parameters
+        self.experiments = experiments
+        self.measurements = measurements
+        self.constraints = constraints
+        self.expressions = Expressions(model, [p.name for p in parameters])
+        self.kept = Kept()
+
+    @cached_property
+    def observables(self) -> tuple[str, ...]:
+        """Measured names, in order of first appearance."""
+        return tuple(dict.fromkeys(self.measurements.observable.tolist()))
+
+    @cached_property
+    def rules(self) -> tuple[Rule, ...]:
+        """The constraints, read."""
+        for text in self.constraints:
+            if "~" not in text:
+                raise UnsupportedError(f'the constraint "{text}" (only priors with ~ are)')
+        return tuple(Rule.from_text(text) for text in self.constraints)
+
+    @cached_property
+    def slots(self) -> SlotLayout:
+        """The single numbers behind the parameters, without values."""
+        return slot_layout(self.parameters, self.experiments, self.measurements)
+
+    def with_parameters(self, parameters: tuple[Parameter, ...]) -> Structure:
+        """Return the structure with other parameters fixed, and so without their priors."""
+        other = self._copied()
+        other.parameters = parameters
+        return other
+
+    def with_measurements(self, measurements: Measurements) -> Structure:
+        """Return the structure with other data; this one if they are equal."""
+        if measurements == self.measurements:
+            return self
+        other = self._copied()
+        other.measurements = measurements
+        for name in ("observables", "slots"):
+            other.__dict__.pop(name, None)
+        return other
+
+    def _copied(self) -> Structure:
+        """Return a copy with what was read and nothing that later stages made."""
+        other = object.__new__(type(self))
+        other.__dict__.update(self.__dict__)
+        other.kept = Kept()
+        return other
+
+    def __copy__(self) -> Structure:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Structure:
+        return self
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.model, self.parameters, self.experiments, self.measurements, self.constraints)
