@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from initial_value_problems import NOTHING, central_difference, compiled_model, run_of
 
+import odefit as of
 from odefit.integrate import METHODS, Run, Status, elimination
 from odefit.integrate.elimination import dense_algebra, linear_algebra, sparse_algebra
 
@@ -69,9 +70,8 @@ def test_dense_and_sparse_agree_to_rounding(name, order, patience, algebra):
     dense = DDM.solve(model, run, rtol=1e-6, atol=1e-8, order=order)
     assert dense.status is Status.OK
     algebra(sparse_algebra(model.rhs, np.ones(model.rhs.col.size), 2.0 * model.n_states)._replace(patience=patience))
-    sparse = DDM.solve(
-        model, run, rtol=1e-6, atol=1e-8, order=order, grid=dense.grid._replace(orders=dense.grid.orders & 7)
-    )
+    steps = dense.grid._replace(orders=dense.grid.orders & 7, algebra=None)
+    sparse = DDM.solve(model, run, rtol=1e-6, atol=1e-8, order=order, grid=steps)
     for name in ("y", "S", "S2"):
         expected = getattr(dense, name)
         np.testing.assert_allclose(
@@ -133,7 +133,7 @@ PAIR = "a{0}' = K*b{0}\nb{0}' = -K*a{0} - 3*K*b{0} + 0.1*c\na{0}(0) = 1\nb{0}(0)
 def count_calls(monkeypatch, name: str) -> list:
     calls: list = []
     function = getattr(elimination, name)
-    monkeypatch.setattr(f"odefit.integrate.ddm.{name}", lambda *a: calls.append(a) or function(*a))
+    monkeypatch.setattr(f"odefit.integrate.ddm.{name}", lambda *a, **k: calls.append(a) or function(*a, **k))
     return calls
 
 
@@ -161,6 +161,61 @@ def test_pivots_that_vanish(monkeypatch, largest):
     expected = (fast * np.exp(-slow) - slow * np.exp(-fast)) / (fast - slow)
     np.testing.assert_allclose(found.y[0, 1::2], expected, rtol=1e-5)
     np.testing.assert_allclose(found.y[1:, 1:], 0.0, atol=1e-7)
-    if largest:  # what served is kept
-        DDM.solve(model, run, rtol=1e-7, atol=1e-9, order=1)
-        assert (len(orders), len(exchanges)) == (1, 1)
+    # what served goes with the grid
+    again = DDM.solve(model, run, rtol=1e-7, atol=1e-9, order=1, grid=found.grid)
+    assert (len(orders), len(exchanges)) == (1, 1)
+    np.testing.assert_array_equal(again.y, found.y)
+    np.testing.assert_array_equal(again.S, found.S)
+
+
+def test_a_choice_of_pivots_is_of_no_consequence_to_other_integrations(monkeypatch):
+    """A run whose entries grow leaves the model as it was: the same run before and after it gives the same bits."""
+    orders = count_calls(monkeypatch, "reordered")
+    model, long = decaying_pairs(10)
+    short = long._replace(times=np.array([1e-10]), ends=np.array([1e-10]))
+    before = DDM.solve(model, short, rtol=1e-7, atol=1e-9, order=1)
+    assert not orders
+    DDM.solve(model, long, rtol=1e-7, atol=1e-9, order=1)
+    assert orders
+    after = DDM.solve(model, short, rtol=1e-7, atol=1e-9, order=1)
+    assert after.grid.algebra is before.grid.algebra is linear_algebra(model)
+    for name in ("y", "S"):
+        np.testing.assert_array_equal(getattr(after, name), getattr(before, name))
+    np.testing.assert_array_equal(after.grid.steps, before.grid.steps)
+
+
+def test_a_replay_that_needs_another_order_says_which():
+    """Pairs that are slow where the steps are chosen, and fast where they are replayed."""
+    model, run = decaying_pairs(10)
+    slow = run._replace(p=np.array([1.0]), times=np.array([1.0]), ends=np.array([1.0]))
+    chosen = DDM.solve(model, slow, rtol=1e-7, atol=1e-9, order=1)
+    assert chosen.grid.algebra is linear_algebra(model)
+    fast = slow._replace(p=np.array([1e9]))
+    first = DDM.solve(model, fast, rtol=1e-7, atol=1e-9, order=1, grid=chosen.grid)
+    assert first.grid.algebra is not chosen.grid.algebra
+    again = DDM.solve(model, fast, rtol=1e-7, atol=1e-9, order=1, grid=first.grid)
+    assert again.grid is first.grid
+    for name in ("y", "S"):
+        np.testing.assert_array_equal(getattr(again, name), getattr(first, name))
+
+
+def test_fits_do_not_depend_on_what_ran_before(monkeypatch):
+    """A fit of the same model whose entries grow lies between two equal fits, which are equal to the bit."""
+    orders = count_calls(monkeypatch, "reordered")
+    text = "\n".join(["c' = -r*c\nc(0) = 1", *(PAIR.format(i) for i in range(10))])
+    times = np.array([0.5, 1.0, 2.0, 4.0])
+    data = of.Measurements.from_columns(times, {"c": np.exp(-times) + 0.01 * np.sin(9 * times), "a3": 0.1 * times})
+    settings = of.Settings(integrator="ddm", rtol=1e-6)
+    parameters = [of.Parameter("r", 0.5), of.Parameter("K", 1.0, fixed=True)]
+    problem = of.Problem(of.Model.from_text(text), parameters, data, settings=settings)
+
+    def bits() -> list[float]:
+        result = of.fit(problem)
+        return [*result.estimates.values(), result.objective, *result.objective_function.evaluate(
+            result.solution.x, 1).residual]  # fmt: skip
+
+    before = bits()
+    assert not orders
+    of.fit(problem.with_start(K=1e9))
+    assert orders
+    assert bits() == before

@@ -40,14 +40,9 @@ Newton's method ("variational"), to rounding where f_y is constant.  There is no
 
 from __future__ import annotations
 
-import threading
-import weakref
-
 import numpy as np
-import numpy.typing as npt
 
 from odefit.compile import CompiledModel
-from odefit.compile.functions import NativeFunction
 from odefit.errors import OdefitError
 from odefit.integrate.arcs import (
     bdf_arc,
@@ -59,6 +54,7 @@ from odefit.integrate.arcs import (
 )
 from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Trajectory, steps_to_take
 from odefit.integrate.directions import in_blocks, write_start
+from odefit.integrate.elimination import Index, dense_algebra
 from odefit.integrate.stepping import append_step, fill_nan, first_nonfinite, initial_step
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
@@ -282,22 +278,12 @@ def bdf3_solve(
 
 _STATUS = tuple(Status)
 _NO_STEPS = np.empty(0)
-_NOTHING = np.empty(0, dtype=np.int64)
 _NEVER = StopFlag().array
-_patterns: weakref.WeakKeyDictionary[NativeFunction, tuple[npt.NDArray[np.int64], ...]] = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
 
 
-def _dense_pattern(rhs: NativeFunction) -> tuple[npt.NDArray[np.int64], ...]:
+def _pattern(model: CompiledModel) -> tuple[Index, ...]:
     """Return the pattern of the Jacobian for dense elimination, see `odefit.native.linear_systems`."""
-    with _lock:
-        found = _patterns.get(rhs)
-        if found is None:
-            col = rhs.col.astype(np.int64)
-            inside = np.concatenate([[0], np.cumsum(col < rhs.n_out)])
-            mid = rhs.row_ptr[:-1] + inside[rhs.row_ptr[1:]] - inside[rhs.row_ptr[:-1]]
-            found = _patterns[rhs] = (rhs.row_ptr, mid, col, *[_NOTHING] * 7)
-    return found
+    return model.kept.get("dense pattern", lambda: dense_algebra(model.rhs).pattern)
 
 
 class Bdf3:
@@ -329,7 +315,7 @@ class Bdf3:
         y = np.empty((n_times, n))
         s = np.empty((n_times, n, dy0.shape[1] if order >= 1 else 0))
         status, t_end, cause, ratio, taken = bdf3_solve(
-            (rhs.value, rhs.directions, rhs.jacobian), _dense_pattern(rhs), t0, ends if n else _NO_STEPS,
+            (rhs.value, rhs.directions, rhs.jacobian), _pattern(model), t0, ends if n else _NO_STEPS,
             y0, p, u, dy0, dp, times, y, s, steps, counts, grid is not None,
             rtol, atol, max_steps, order, _NEVER if stop is None else stop.array,
         )  # fmt: skip
@@ -339,7 +325,7 @@ class Bdf3:
             _STATUS[status], t_end, cause, y, s, np.empty((n_times, n, 0)), grid, ratio, "variational", counts
         )
 
-    def _grid_arrays(self, grid: StepGrid | None, n_segments: int) -> tuple[Array, npt.NDArray[np.int64]]:
+    def _grid_arrays(self, grid: StepGrid | None, n_segments: int) -> tuple[Array, Index]:
         """Return steps and a copy of the counts of a grid that fits."""
         steps, counts = steps_to_take(grid, self.name, n_segments)
         if (counts[_COUNTERS:] % 3).any() or (np.diff(steps.reshape(-1, 3)) != 0.0).any():

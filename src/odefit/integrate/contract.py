@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -124,12 +124,16 @@ class StepGrid(NamedTuple):
         segment ends at a stop or at the end.
     orders
         Methods of variable order: the order of each step in the lowest three bits; higher ones are the method's own.
+    algebra
+        Implicit methods: the linear algebra that served where steps were chosen, so that a replay need not find it; the
+        method's own.
     """
 
     method: str
     steps: Array
     counts: npt.NDArray[np.int64]
     orders: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+    algebra: Any = None
 
     @classmethod
     def from_segments(cls, method: str, segments: Sequence[Array], orders: Sequence[int] = ()) -> StepGrid:
@@ -181,7 +185,8 @@ class Trajectory(NamedTuple):
         States (m, n), sensitivities (m, n, q), second-order ones (m, n, q (q + 1)/2).  Times that were not
         reached hold NaN, never zero.
     grid
-        The steps taken (of a failed integration: up to the failure).
+        The steps taken (of a failed integration: up to the failure); of a replay the same again, with the linear
+        algebra that served this time.
     error_ratio
         Largest estimated local error over the tolerance, over all steps: at most 1 where the steps
         were chosen, anything where they were replayed.

@@ -49,7 +49,6 @@ from odefit.integrate.multistep import (
 from odefit.integrate.stepping import append_step, fill_nan, first_nonfinite
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
-from odefit.native.linear_systems import GROWTH_LIMIT
 from odefit.native.stop import StopFlag
 
 _OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _NONFINITE_DERIVATIVE, _NOT_SOLVED = (
@@ -396,26 +395,29 @@ class Ddm:
         s2 = np.empty((n_times, n, d2y0.shape[1] if order == 2 else 0))
         trouble = np.empty(rhs.col.size + 1)
 
-        def integrate(algebra: LinearAlgebra, limit: float) -> tuple[Any, ...]:
+        def integrate(algebra: LinearAlgebra) -> tuple[Any, ...]:
             return ddm_solve(
                 (rhs.value, rhs.jacobian, rhs.second if order == 2 else 0), algebra.pattern, _room(algebra),
                 t0, ends if n else _NO_STEPS, y0, p, u, dy0, dp, d2y0, d2p, times, y, s1, s2, steps, orders, counts,
-                grid is not None, rtol, atol, max_steps, order, self._test, self._power, limit, trouble,
+                grid is not None, rtol, atol, max_steps, order, self._test, self._power, algebra.limit, trouble,
                 _NEVER if stop is None else stop.array,
             )  # fmt: skip
 
-        algebra = linear_algebra(model)
-        found = integrate(algebra, GROWTH_LIMIT)
+        algebra = linear_algebra(model) if grid is None or grid.algebra is None else grid.algebra
+        found = integrate(algebra)
         if found[0] == _REORDER:
             algebra = reordered(model, trouble[:-1], trouble[-1])
-            found = integrate(algebra, GROWTH_LIMIT)
-        if found[0] == _REORDER:  # where no order serves, growth is left to Newton's method, which shortens steps
-            found = integrate(exchanging(model) or algebra, np.inf)
+            found = integrate(algebra)
+        if found[0] == _REORDER:
+            algebra = exchanging(model, instead=algebra)
+            found = integrate(algebra)
         status, t_end, cause, ratio, taken, taken_orders = found
         if status == _BAD_ORDERS:
             raise OdefitError(f"the orders of a step grid of '{self.name}' do not fit: a step has too few before it")
         if grid is None:
-            grid = StepGrid(self.name, taken, counts, taken_orders.astype(np.int64))
+            grid = StepGrid(self.name, taken, counts, taken_orders.astype(np.int64), algebra)
+        elif grid.algebra is not algebra:
+            grid = grid._replace(algebra=algebra)
         return Trajectory(_STATUS[status], t_end, cause, y, s1, s2, grid, ratio, "discrete", counts)
 
     def _grid_arrays(self, grid: StepGrid | None, n_segments: int) -> tuple[Array, Index, Index]:

@@ -1,15 +1,15 @@
 """Which linear algebra a model gets, and for the sparse one the order of elimination and the patterns of L and U.
 
 The first order is SuperLU's for the pattern alone, with the diagonal as pivots: right for small steps, where
-``shift I - J`` is nearly diagonal, and independent of where a fit starts.  When the numeric phase reports that
-entries grow, `reordered` asks SuperLU again, with the numbers of that moment and threshold pivoting; if that is bad for
-other steps of the run, `exchanging` falls back on dense elimination.
+``shift I - J`` is nearly diagonal, and independent of where a fit starts.  It is kept with the model.  When the numeric
+phase reports that entries grow, `reordered` asks SuperLU again, with the numbers of that moment and threshold pivoting;
+if that is bad for other steps of the run, `exchanging` falls back on dense elimination.  Such a choice belongs to the
+integration that needed it and goes with its step grid to replays, no further: what one fit finds out changes
+no other.
 """
 
 from __future__ import annotations
 
-import threading
-import weakref
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from odefit.compile import CompiledModel
 from odefit.compile.functions import NativeFunction
 from odefit.native.kernel import kernel
+from odefit.native.linear_systems import GROWTH_LIMIT
 
 Index = npt.NDArray[np.int64]
 
@@ -39,6 +40,8 @@ class LinearAlgebra(NamedTuple):
         Room for a factorisation.
     patience
         Cost of a factorisation over that of a solution with it.
+    limit
+        Growth of entries at which another order of elimination is asked for.
     """
 
     pattern: tuple[Index, ...]
@@ -46,6 +49,7 @@ class LinearAlgebra(NamedTuple):
     n_pivots: int
     n_work: int
     patience: float
+    limit: float = GROWTH_LIMIT
 
 
 @kernel
@@ -175,34 +179,21 @@ def _chosen(rhs: NativeFunction) -> LinearAlgebra:
     return sparse if 3.0 * _products(sparse.pattern) + 10.0 * n < n**3 / 3 else dense
 
 
-_known: weakref.WeakKeyDictionary[NativeFunction, LinearAlgebra] = weakref.WeakKeyDictionary()
-_lock = threading.Lock()
-
-
 def linear_algebra(model: CompiledModel) -> LinearAlgebra:
-    """Return the linear algebra of a model, found out on first use."""
-    found = _known.get(model.rhs)
-    if found is None:
-        with _lock:
-            found = _known.get(model.rhs) or _chosen(model.rhs)
-            _known[model.rhs] = found
-    return found
+    """Return the linear algebra that a model's pattern asks for, found out on first use."""
+    return model.kept.get("linear algebra", lambda: _chosen(model.rhs))
 
 
 def reordered(model: CompiledModel, values: Any, shift: float) -> LinearAlgebra:
-    """Return (and keep for `model`) an elimination with pivots for the matrix at which entries have grown."""
-    return _kept(model, sparse_algebra(model.rhs, values, shift))
+    """Return an elimination with pivots for the matrix at which entries have grown."""
+    return sparse_algebra(model.rhs, values, shift)
 
 
-def exchanging(model: CompiledModel) -> LinearAlgebra | None:
-    """Return (and keep) the dense elimination, which exchanges rows as it goes; None for a model too large for it.
+def exchanging(model: CompiledModel, instead: LinearAlgebra) -> LinearAlgebra:
+    """Return the dense elimination, which exchanges rows as it goes; `instead` for a model too large for it.
 
-    It is for models whose short steps need another order than long ones.
+    It is for models whose short steps need another order than long ones.  What growth remains is left to Newton's
+    method, which shortens steps.
     """
-    return _kept(model, dense_algebra(model.rhs)) if model.n_states <= DENSE_TO else None
-
-
-def _kept(model: CompiledModel, found: LinearAlgebra) -> LinearAlgebra:
-    with _lock:
-        _known[model.rhs] = found
-    return found
+    algebra = dense_algebra(model.rhs) if model.n_states <= DENSE_TO else instead
+    return algebra._replace(limit=np.inf)

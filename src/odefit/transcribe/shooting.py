@@ -109,7 +109,9 @@ class Shooter:
             if self._is_native(grids[i]):
                 found = self._natively(False, i, i + 1, x, order, residual, jacobian, self._max_steps)
                 return Shot._make(found[:7])
-            return self._through(self._integrator, i, x, order, grids[i], residual, jacobian)[0]
+            # with the linear algebra that served, so that the next replay need not find it
+            shot, grids[i] = self._through(self._integrator, i, x, order, grids[i], residual, jacobian)
+            return shot
 
         return reduce(Shot.and_also, self._each(shoot))
 
