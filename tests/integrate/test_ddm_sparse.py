@@ -9,6 +9,7 @@ from initial_value_problems import NOTHING, central_difference, compiled_model, 
 import odefit as of
 from odefit.integrate import METHODS, Run, Status, elimination
 from odefit.integrate.elimination import dense_algebra, linear_algebra, sparse_algebra
+from odefit.transcribe import SingleShooting
 
 DDM = METHODS["ddm"]
 
@@ -199,23 +200,45 @@ def test_a_replay_that_needs_another_order_says_which():
         np.testing.assert_array_equal(getattr(again, name), getattr(first, name))
 
 
-def test_fits_do_not_depend_on_what_ran_before(monkeypatch):
-    """A fit of the same model whose entries grow lies between two equal fits, which are equal to the bit."""
-    orders = count_calls(monkeypatch, "reordered")
+def pairs_to_fit() -> of.Problem:
+    """A decay to be fitted beside pairs whose rate K decides whether entries grow."""
     text = "\n".join(["c' = -r*c\nc(0) = 1", *(PAIR.format(i) for i in range(10))])
     times = np.array([0.5, 1.0, 2.0, 4.0])
     data = of.Measurements.from_columns(times, {"c": np.exp(-times) + 0.01 * np.sin(9 * times), "a3": 0.1 * times})
-    settings = of.Settings(integrator="ddm", rtol=1e-6)
     parameters = [of.Parameter("r", 0.5), of.Parameter("K", 1.0, fixed=True)]
-    problem = of.Problem(of.Model.from_text(text), parameters, data, settings=settings)
+    settings = of.Settings(integrator="ddm", rtol=1e-6)
+    return of.Problem(of.Model.from_text(text), parameters, data, settings=settings)
 
-    def bits() -> list[float]:
-        result = of.fit(problem)
-        return [*result.estimates.values(), result.objective, *result.objective_function.evaluate(
-            result.solution.x, 1).residual]  # fmt: skip
 
-    before = bits()
+def test_fits_do_not_depend_on_what_ran_before(monkeypatch):
+    """A fit of the same model whose entries grow lies between two equal fits, which are equal to the bit."""
+    orders, problem = count_calls(monkeypatch, "reordered"), pairs_to_fit()
+    first = of.fit(problem)
     assert not orders
     of.fit(problem.with_start(K=1e9))
     assert orders
-    assert bits() == before
+    second = of.fit(problem)
+    assert dict(second.estimates) == dict(first.estimates)
+    assert second.objective == first.objective
+
+
+def test_replays_of_an_objective_do_not_find_the_order_again(monkeypatch):
+    objective = SingleShooting(pairs_to_fit().with_start(K=1e9))
+    objective.refresh(np.array([0.5]))
+    orders = count_calls(monkeypatch, "reordered")
+    at_start = [objective.evaluate(np.array([0.5]), 1).residual for _ in range(2)]
+    assert objective.evaluate(np.array([0.6]), 1).linear is not None
+    assert not orders
+    np.testing.assert_array_equal(*at_start)
+
+
+def test_an_order_that_a_replay_needs_is_found_once(monkeypatch):
+    """Grids are chosen for slow pairs; the objective takes over what the first replay with fast ones finds."""
+    problem = pairs_to_fit().with_free("K")
+    orders = count_calls(monkeypatch, "reordered")
+    objective = SingleShooting(problem)
+    objective.refresh(np.array([0.5, 1.0]))
+    assert not orders
+    fast = [objective.evaluate(np.array([0.5, 1e9]), 0).residual for _ in range(3)]
+    assert len(orders) == 1
+    np.testing.assert_array_equal(fast[0], fast[2])
