@@ -6,6 +6,8 @@ import copy
 import gc
 import math
 import pickle
+import subprocess
+import sys
 import weakref
 from collections.abc import Mapping
 
@@ -174,6 +176,18 @@ def test_every_problem_of_the_gallery_survives(name, way):
     assert mine.status == theirs.status
     np.testing.assert_array_equal(theirs.residuals, mine.residuals)
     np.testing.assert_array_equal(theirs.jacobian, mine.jacobian)
+
+
+def test_another_process_fits_the_same_without_the_function_that_was_traced():
+    def rhs(t, y, p):
+        return {"A": -p.k * y.A / (1 + y.A)}
+
+    model = Model.from_function(rhs, ["A"], ["k"], {"A": 1.0})
+    measured = Measurements.from_columns([1.0, 2.0, 3.0], {"A": [0.7, 0.5, 0.4]})
+    problem = Problem(model, [Parameter("k", 1.0)], measured)
+    program = "import pickle, sys, odefit; p = pickle.load(sys.stdin.buffer); print(odefit.fit(p).estimates['k'].hex())"
+    told = subprocess.run([sys.executable, "-c", program], input=pickle.dumps(problem), capture_output=True, check=True)
+    assert told.stdout.decode().strip() == float(of.fit(problem).estimates["k"]).hex()
 
 
 @by_way

@@ -150,7 +150,9 @@ def plan_of(problem: Problem, use: str = "fit", data: Observations | None = None
 
     def arrange() -> Arrangement:
         names = tuple(e.name for e in problem.experiments)
-        return Arrangement(compiled.structure, chosen, criterion.joint, names)
+        made = Arrangement(compiled.structure, chosen, criterion.joint, names)
+        _ = made.table  # made now, by one thread: made by two, it could hold addresses of records that are gone
+        return made
 
     key = ("arrangement", use, criterion.joint)
     return Plan(arrange() if data is not None else problem.structure.kept.get(key, arrange), compiled, criterion)
