@@ -334,3 +334,19 @@ def test_matched_start_values_are_reported_whichever_start_was_the_best():
     problem = of.Problem(model=model, parameters=[of.Parameter("k", 0.1)], measurements=data)
     for seed in range(3):
         assert of.fit(problem, starts=4, seed=seed, start="auto", workers=1).start_values is not None
+
+
+def without_a_minimum() -> of.Problem:
+    """y = a/(a + t) below data that do not fall: the larger a, the better, and ever less so."""
+    model = of.Model.from_text("y = a/(a + t)")
+    data = of.Measurements.from_columns([1.0, 2.0, 3.0], {"y": [1.01, 1.02, 1.03]})
+    return of.Problem(model, (of.Parameter("a", 1.0, lower=0.0),), data)
+
+
+def test_what_the_data_do_not_fix_is_said_of_the_place_unless_all_starts_agree():
+    alone = of.fit(without_a_minimum())
+    assert alone.status == "flat-valley"
+    assert "'a' keeps moving: from here the data do not fix it" in alone.message
+    several = of.fit(without_a_minimum(), starts=4, workers=1)
+    assert {run.message for run in several.multistart.runs} == {alone.message}
+    assert several.message.endswith("'a' keeps moving: all 4 starts agree that the data do not fix it")

@@ -21,7 +21,7 @@ from odefit.solve.contract import (
     heavy_of,
 )
 from odefit.solve.freeze import POLICIES, Decision, ErrorGrowth, FreezePolicy, OmegaTolerance, Readapt
-from odefit.solve.gauss_newton import solve
+from odefit.solve.gauss_newton import FROM_HERE, solve
 from odefit.solve.globalisation import FullSteps, Globalisation, StepLength, Switching, TrustRegion
 from odefit.solve.quadratic import quadratic_model, smooth_point
 from odefit.solve.scaling import Scaling
@@ -31,6 +31,7 @@ from odefit.solve.termination import Termination
 
 __all__ = [
     "FACTORS",
+    "FROM_HERE",
     "POLICIES",
     "SCALED",
     "SOLVERS",

@@ -37,6 +37,8 @@ from odefit.solve.termination import Termination
 Array = npt.NDArray[np.float64]
 
 
+FROM_HERE = "from here "
+"""In messages, before what one minimisation cannot know of the data as such."""
 _NO_DESCENT = 1e-4  # cosine between the residual and what an unknown can change, that is as good as none
 _MOVING = 0.01  # relative change in one step, from which an unknown is said to move
 _FADED = 1e-6  # influence of an unknown, relative to the largest one, that is left when it has run away
@@ -384,7 +386,7 @@ class _Search:
 
     def words_for_valley(self, runaway: int) -> tuple[SolverStatus, str]:
         name = self.objective.names[runaway]
-        words = f"the objective hardly changes any more, but '{name}' keeps moving: from here the data do not fix it"
+        words = f"the objective hardly changes any more, but '{name}' keeps moving: {FROM_HERE}the data do not fix it"
         return SolverStatus.FLAT, words
 
     def result(self, status: SolverStatus, message: str, point: Evaluation) -> SolverResult:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
-from odefit.solve import Solver, SolverStatus
+from odefit.solve import FROM_HERE, Solver, SolverStatus
 from odefit.statistics.covariance import DETERMINED
 from odefit.statistics.verdicts import WEAK, ZERO
 from odefit.strategy import FitResult, fit_by
@@ -75,7 +75,15 @@ def fit_from_many(
     # the fit itself, with its linearisation, was done elsewhere: fits are deterministic
     result = fitted(best)
     record = _record(runs, seed, starts, best, resolution, result)
-    return dataclasses.replace(result, multistart=record, start_values=first.start_values)
+    solution = dataclasses.replace(result.solution, message=_agreed(runs, result.message))
+    return dataclasses.replace(result, solution=solution, multistart=record, start_values=first.start_values)
+
+
+def _agreed(runs: list[StartRun], message: str) -> str:
+    """Return the message of the best run; what it says of a place holds of the data where all starts agree."""
+    if FROM_HERE in message and all(run.message == message for run in runs):
+        return message.replace(FROM_HERE, f"all {len(runs)} starts agree that ")
+    return message
 
 
 def _interrupted(
