@@ -42,7 +42,7 @@ class Seeds(NamedTuple):
 
 def compile_problem(problem: Problem) -> CompiledProblem:
     """Return the compiled form of `problem`; code is made only if no problem with this model needed the same before."""
-    return CompiledProblem(problem, compiled_structure(problem))
+    return problem.kept.get("compiled", lambda: CompiledProblem(problem, compiled_structure(problem)))
 
 
 class CompiledProblem:

@@ -14,6 +14,7 @@ import casadi as ca
 
 from odefit.errors import ProblemError, suggestion
 from odefit.model import Model
+from odefit.model.kept import Kept
 from odefit.problem.experiments import Experiment
 from odefit.problem.measurements import Measurements
 from odefit.problem.parameters import Parameter
@@ -137,6 +138,11 @@ class Problem:
         parts = (self.model, self.parameters, self.experiments, self.measurements, self.constraints)
         object.__setattr__(self, "structure", Structure(*parts))
         validate(self)
+
+    @cached_property
+    def kept(self) -> Kept:
+        """What later stages made of this problem's own numbers; see `Structure.kept` for what it shares."""
+        return Kept()
 
     @property
     def observables(self) -> tuple[str, ...]:

@@ -143,6 +143,12 @@ class Plan:
 
 def plan_of(problem: Problem, use: str = "fit", data: Observations | None = None) -> Plan:
     """Return the plan for the measurements of experiments with this use, or for `data`, a part of them."""
+    if data is not None:
+        return _planned(problem, use, data)
+    return problem.kept.get(("plan", use), lambda: _planned(problem, use, None))
+
+
+def _planned(problem: Problem, use: str, data: Observations | None) -> Plan:
     criterion = criterion_named(problem.settings.criterion)
     chosen = observations(problem, use) if data is None else data
     _refuse(chosen, criterion)
