@@ -24,7 +24,7 @@ import casadi as ca
 from odefit.compile.functions import SymbolicFunction
 from odefit.errors import ProblemError
 from odefit.model import Model
-from odefit.problem import Experiment, Problem
+from odefit.problem import Experiment, Problem, initial_name, state_of_initial
 
 Pattern = tuple[tuple[str, str | None], ...]
 
@@ -49,10 +49,6 @@ def constants_of(experiment: Experiment) -> list[float]:
     return [float(value) for _, value in sorted(overrides.items()) if not isinstance(value, str)]
 
 
-def _is_initial(name: str) -> bool:
-    return name.endswith("(0)")
-
-
 def _names_of_symbols(expression: Any) -> set[str]:
     return {symbol.name() for symbol in ca.symvar(ca.SX(expression))}
 
@@ -67,8 +63,8 @@ def variant_of(problem: Problem, pattern: Pattern) -> Variant:
     """Decide what is lifted and what is inlined for the experiments with this pattern."""
     model = problem.model
     moving = {model.time, *model.states}
-    ever = {name for e in problem.experiments for name in e.periods[0].overrides if not _is_initial(name)}
-    given = {name: text for name, text in pattern if not _is_initial(name)}
+    ever = {name for e in problem.experiments for name in e.periods[0].overrides if state_of_initial(name) is None}
+    given = {name: text for name, text in pattern if state_of_initial(name) is None}
     computed = {p.name: p.expression for p in problem.parameters if p.expression is not None}
     replacing = _expressions_of_parameters(problem)
     for name, text in given.items():
@@ -127,7 +123,7 @@ def resolve_in_experiment(problem: Problem, expression: Any, experiment: Experim
     """Return `expression` in the parameters, with what `experiment` replaces (None: nothing) put in."""
     replacing = _expressions_of_parameters(problem)
     for name, value in experiment.periods[0].overrides.items() if experiment else ():
-        if not _is_initial(name):
+        if state_of_initial(name) is None:
             replacing[name] = problem.expression(value) if isinstance(value, str) else ca.SX(float(value))
     return resolve_own(problem, problem.model.resolve([expression], replacing))[0]
 
@@ -142,8 +138,9 @@ def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> Symbol
     initial = dict(model.initial)
     for name, text in pattern:
         value = next(numbers) if text is None else problem.expression(text)
-        if _is_initial(name):
-            initial[name[:-3].strip()] = value
+        state = state_of_initial(name)
+        if state is not None:
+            initial[state] = value
         elif name not in inlined:
             replacing[name] = value
     names = parameters_of(problem, variant)
@@ -152,7 +149,7 @@ def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> Symbol
     wanted += [initial[name] for name in model.states]
     resolved = resolve_own(problem, model.resolve(wanted, replacing))
     formal = formal_parameters(problem)
-    _refuse_unknown(problem, [*names, *(f"{s}(0)" for s in model.states)], resolved, {*formal} - inlined, constants)
+    _refuse_unknown(problem, [*names, *map(initial_name, model.states)], resolved, {*formal} - inlined, constants)
     return SymbolicFunction(
         name="map",
         time=ca.SX.sym("t"),

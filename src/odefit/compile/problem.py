@@ -29,9 +29,9 @@ from odefit.compile.conditions import (
 from odefit.compile.functions import FunctionLibrary, NativeFunction
 from odefit.compile.parameter_map import map_parameters
 from odefit.compile.penalties import penalty_constants, penalty_function
-from odefit.compile.scales import LINEAR, natural_values, scaled_array
+from odefit.compile.scales import CODES, LINEAR, natural_values, scaled_array
 from odefit.errors import UnsupportedError
-from odefit.problem import SCALES, Problem
+from odefit.problem import Problem
 from odefit.problem.problem import Structure
 
 Vector = npt.NDArray[np.float64]
@@ -206,7 +206,7 @@ class CompiledProblem:
         chosen = [slots[i].parameter for i in free]
         self.theta_names = tuple(slots[i].name for i in free)
         self.theta_scales = tuple(p.scale for p in chosen)
-        self.scale_codes = np.array([SCALES.index(p.scale) for p in chosen], dtype=np.int64)
+        self.scale_codes = np.array([CODES[p.scale] for p in chosen], dtype=np.int64)
         self.lower = np.array([p.lower for p in chosen], dtype=float)
         self.upper = np.array([p.upper for p in chosen], dtype=float)
         self.theta_start = self.to_theta(self.slot_start[self.free])

@@ -31,7 +31,7 @@ def weighted_residual(value, datum, root_weight):
 def root_weights(data: Measurements) -> Array:
     """Return ``sqrt(w)`` of each measurement, 0 for those that take no part."""
     given = np.isfinite(data.sigma)
-    used = np.isfinite(data.value) & (data.weight != 0)
+    used = data.used
     if given[used].any() and not given[used].all():
         raise ProblemError(
             "some measurements have a sigma and others have none; give all of them one, or none "

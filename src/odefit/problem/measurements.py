@@ -137,6 +137,11 @@ class Measurements:
     def __len__(self) -> int:
         return len(self.value)
 
+    @property
+    def used(self) -> npt.NDArray[np.bool_]:
+        """Which values take part: those that are there and have not weight 0."""
+        return np.isfinite(self.value) & (self.weight != 0)
+
     @classmethod
     def from_columns(
         cls,

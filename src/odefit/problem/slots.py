@@ -92,7 +92,7 @@ def slots_of(problem: Problem) -> Slots:
 def _fitted(problem: Problem, slots: list[Slot], of_experiment: tuple[dict[str, int], ...]) -> set[int]:
     """Return the slots that are shared by all experiments, or belong to one with fitted data."""
     data = problem.measurements
-    measured = set(data.experiment[np.isfinite(data.value) & (data.weight != 0)].tolist())
+    measured = set(data.experiment[data.used].tolist())
     result: set[int] = set()
     for experiment, chosen in zip(problem.experiments, of_experiment, strict=True):
         has_data = experiment.use == "fit" and experiment.name in measured

@@ -9,6 +9,7 @@ import casadi as ca
 import numpy as np
 
 from odefit.errors import OdefitError, ProblemError, UnsupportedError, suggestion
+from odefit.problem.experiments import initial_name, state_of_initial
 
 if TYPE_CHECKING:
     from odefit.problem.problem import Problem
@@ -29,11 +30,6 @@ def validate(problem: Problem) -> None:
     _check_parameters(problem, used)
     _check_measurements(problem)
     _check_starts(problem)
-
-
-def initial_of(name: str) -> str | None:
-    """Return ``A`` for the override name ``A(0)``, None for other names."""
-    return name[:-3].strip() if name.endswith("(0)") else None
 
 
 def _check_unique(what: str, names: Iterable[str]) -> None:
@@ -74,7 +70,7 @@ def _check_overrides(problem: Problem) -> None:
     model = problem.model
     for experiment in problem.experiments:
         for name in experiment.periods[0].overrides:
-            state = initial_of(name)
+            state = state_of_initial(name)
             if state is not None and state not in model.states:
                 raise ProblemError(
                     f"experiment '{experiment.name}' sets '{name}', but '{state}' is not a state"
@@ -83,7 +79,7 @@ def _check_overrides(problem: Problem) -> None:
             if state is None and name in model.states:
                 raise ProblemError(
                     f"experiment '{experiment.name}' sets the state '{name}'; "
-                    f'write "{name}(0)" for its initial value.'
+                    f'write "{initial_name(name)}" for its initial value.'
                 )
             if state is None and (name not in model.symbols or name == model.time):
                 raise ProblemError(
@@ -121,7 +117,7 @@ def _check_expressions(problem: Problem) -> set[str]:
     for experiment in problem.experiments:
         for name, value in experiment.periods[0].overrides.items():
             if isinstance(value, str):
-                allowed: dict[str, Any] = moving if initial_of(name) else {}
+                allowed: dict[str, Any] = moving if state_of_initial(name) else {}
                 look(value, f"'{name}' in experiment '{experiment.name}'", allowed)
     for rule in problem.rules:
         look(rule.expression, f'the rule "{rule.expression} ~ ..."', shared)

@@ -67,7 +67,7 @@ def _parameters(problem: Problem) -> list[str]:
 
 def _experiments(problem: Problem) -> list[str]:
     data = problem.measurements
-    used = np.isfinite(data.value) & (data.weight != 0)
+    used = data.used
     lines = ["Experiments"]
     for experiment in problem.experiments:
         mine = data.experiment == experiment.name
