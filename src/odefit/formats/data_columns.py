@@ -27,7 +27,7 @@ class DataNames:
     Attributes
     ----------
     observables
-        States and definitions; None if any name will do.
+        States, definitions, and conditions, which are checked; None if any name will do.
     groups
         Columns that some parameter has one value per entry of.
     experiments
@@ -42,8 +42,14 @@ class DataNames:
     time: str = "time"
 
     @classmethod
-    def of(cls, model: Model | None, per: Iterable[str | None], experiments: Iterable[str] = ()) -> DataNames:
-        """Collect the names of a model, of `per` of its parameters, and of experiments."""
+    def of(
+        cls,
+        model: Model | None,
+        per: Iterable[str | None],
+        experiments: Iterable[str] = (),
+        conditions: Iterable[str] = (),
+    ) -> DataNames:
+        """Collect the names of a model, of `per` of its parameters, of experiments, and of what these set."""
         groups = tuple(dict.fromkeys(name for name in per if name is not None and name != "experiment"))
         for name in groups:
             if name in RESERVED:
@@ -58,7 +64,8 @@ class DataNames:
                 )
         if model is None:
             return cls(None, groups, tuple(experiments))
-        return cls((*model.states, *model.definitions), groups, tuple(experiments), model.time)
+        observables = dict.fromkeys((*model.states, *model.definitions, *conditions))
+        return cls(tuple(observables), groups, tuple(experiments), model.time)
 
     def observes(self, name: str) -> bool:
         """Tell whether `name` can be measured."""

@@ -24,7 +24,7 @@ from odefit.formats.data_columns import DataNames
 from odefit.formats.data_files import DataFile, find_data_files
 from odefit.formats.data_noise import Noise
 from odefit.formats.data_options import DataOptions
-from odefit.formats.data_values import Values, values_of
+from odefit.formats.data_values import Values, located, values_of
 from odefit.formats.sections import check_keys
 from odefit.formats.sheet import Sheet
 from odefit.formats.sheet_file import read_sheet
@@ -40,8 +40,8 @@ def read_data(
     folder: Path,
     names: DataNames,
     described: Sequence[Experiment],
-) -> Measurements:
-    """Read the data of a problem file.
+) -> tuple[Measurements, Sequence[Values]]:
+    """Read the data of a problem file; return them with the values of each sheet, which know their places.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def read_data(
     bare = [file for file, sheet in zip(files, sheets, strict=True) if "experiment" not in sheet and not melted]
     owners = _owners(bare, described, alone=len(files) == 1)
     parts = [values_of(sheet, options, names, owners.get(file.path)) for file, sheet in zip(files, sheets, strict=True)]
-    return joined(parts, spread, options, names)
+    return joined(parts, spread, options, names), parts
 
 
 def _owners(files: Sequence[DataFile], described: Sequence[Experiment], *, alone: bool) -> dict[Path, str]:
@@ -119,19 +119,20 @@ def joined(parts: Sequence[Values], noise: Noise, options: DataOptions, names: D
     for part in parts:
         # rows of later sheets are numbered on; the first one keeps its own numbers
         rows.append(part.row + (int(rows[-1].max()) + 1 - int(part.row.min()) if rows else 0))
-    return Measurements(
-        experiment=_stacked([part.experiment for part in parts]),
-        time=_stacked([part.time for part in parts]),
-        observable=_stacked([part.observable for part in parts]),
-        value=_stacked([part.value for part in parts]),
-        row=_stacked(rows),
-        sigma=_stacked([noise.sigmas(part) for part in parts]),
-        weight=_stacked([part.weight for part in parts]),
-        groups={
-            name: _stacked([part.groups.get(name, np.full(len(part.value), "", dtype=object)) for part in parts])
-            for name in groups
-        },
-    )
+    with located(parts):
+        return Measurements(
+            experiment=_stacked([part.experiment for part in parts]),
+            time=_stacked([part.time for part in parts]),
+            observable=_stacked([part.observable for part in parts]),
+            value=_stacked([part.value for part in parts]),
+            row=_stacked(rows),
+            sigma=_stacked([noise.sigmas(part) for part in parts]),
+            weight=_stacked([part.weight for part in parts]),
+            groups={
+                name: _stacked([part.groups.get(name, np.full(len(part.value), "", dtype=object)) for part in parts])
+                for name in groups
+            },
+        )
 
 
 def _check_renamed(sheets: Sequence[Sheet], options: DataOptions) -> None:

@@ -15,12 +15,13 @@ import casadi as ca
 
 from odefit.errors import ProblemError, UnsupportedError, suggestion
 from odefit.model import Model
+from odefit.problem.conditions import without_conditions
 from odefit.problem.experiments import Experiment
 from odefit.problem.measurements import Measurements
 from odefit.problem.parameters import Parameter
 from odefit.problem.priors import Rule
 from odefit.problem.slots import Slots, slots_of
-from odefit.problem.validation import validate
+from odefit.problem.validation import validate, validate_data
 
 if TYPE_CHECKING:
     from odefit.api import PointEvaluation
@@ -106,6 +107,8 @@ class Problem:
 
     Attributes
     ----------
+    measurements
+        The data; those of names that experiments set are checked and left out (see `odefit.problem.conditions`).
     constraints
         Rules: priors on expressions of parameters, ``"log(k2/k1) ~ normal(0, 1)"``.
     derived
@@ -140,6 +143,8 @@ class Problem:
         for name in ("derived", "units", "starts"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
         validate(self)
+        object.__setattr__(self, "measurements", without_conditions(self))
+        validate_data(self)
 
     @cached_property
     def observables(self) -> tuple[str, ...]:

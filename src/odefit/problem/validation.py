@@ -28,6 +28,10 @@ def validate(problem: Problem) -> None:
     _check_overrides(problem)
     used = _check_expressions(problem)
     _check_parameters(problem, used)
+
+
+def validate_data(problem: Problem) -> None:
+    """Check what `problem` holds of data, conditions left out; raise as `validate` does."""
     _check_measurements(problem)
     _check_starts(problem)
 
