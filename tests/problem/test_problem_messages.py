@@ -274,7 +274,6 @@ def test_from_columns(mistake):
 
 PROBLEM_MISTAKES = {
     "tables": ({"tables": {"u": 1}}, UnsupportedError, "not supported yet: 'tables' of a problem"),
-    "noise": ({"noise": {"default": 1}}, UnsupportedError, "'noise' of a problem"),
     "constraints": ({"constraints": ("k1 <= k2",)}, UnsupportedError, 'the constraint "k1 <= k2"'),
     "rule without expression": ({"constraints": ("~ normal(0, 1)",)}, ProblemError, "has nothing before '~'"),
     "uniform rule": ({"constraints": ("k1 ~ uniform(0, 1)",)}, ProblemError, "a uniform prior is bounds"),

@@ -390,14 +390,14 @@ def test_chem(project):
     data = problem.measurements
     assert data.experiment.tolist() == ["b330"] * 4 + ["b350"] * 4 + ["b370"] * 4
     assert data.groups["wavelength"].tolist() == ["350", "360"] * 6
-    assert data.sigma.tolist() == pytest.approx([0.01, 0.02, 0.005, 0.015] * 3)
+    assert problem.sigma.tolist() == pytest.approx([0.01, 0.02, 0.005, 0.015] * 3)
     assert {p.name: p.per for p in problem.parameters}["A0"] == "experiment"
 
 
 def test_pk(project):
     problem = loaded(project, "pk")
     assert [dict(e.periods[0].overrides) for e in problem.experiments] == [{"WT": 70.0}, {"WT": 82.5}, {}]
-    assert problem.measurements.sigma.tolist() == [0.02, 0.2] * 2
+    assert problem.sigma.tolist() == [0.02, 0.2] * 2
     assert problem.constraints == ("F*Q ~ normal(2, 0.5)",)
 
 
@@ -413,7 +413,7 @@ def test_battery(project):
     problem = loaded(project, "battery")
     assert [e.name for e in problem.experiments] == ["wltp_1", "wltp_2"]
     assert problem.observables == ("V", "T")
-    assert problem.measurements.sigma.tolist() == [0.01, 0.3] * 4
+    assert problem.sigma.tolist() == [0.01, 0.3] * 4
 
 
 def test_epi(project):

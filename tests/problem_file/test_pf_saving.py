@@ -178,6 +178,18 @@ def test_loaded_problems(project, toml, csv):
     assert_same_problem(problem, load_problem(path))
 
 
+def test_noise_is_written_as_noise(project):
+    noise = '[noise]\ndefault = "5 %"\nB = 0.25\n'
+    problem = project.load(EQUATIONS + PARAMETERS + DATA + noise, "time,A,B,B.sigma\n0,1,2,\n1,3,0,0.5\n")
+    path = save_problem(problem, project.folder / "out" / "p.toml")
+    assert noise in path.read_text()
+    rows = (path.parent / "p.csv").read_text().splitlines()
+    assert rows[1:] == ["main,0.0,A,1.0,,0", "main,0.0,B,2.0,,0", "main,1.0,A,3.0,,1", "main,1.0,B,0.0,0.5,1"]
+    again = load_problem(path)
+    assert_same_problem(problem, again)
+    assert again.sigma.tolist() == [0.05, 0.25, 0.15000000000000002, 0.5]
+
+
 def test_text_of_the_file(project):
     toml = EQUATIONS + PARAMETERS.replace("k2 = 0.5", 'k2 = { start = 0.5, lower = 0, scale = "log" }') + DATA
     path = save_problem(project.load(toml, "time,A,sigma\n0,1,0.1\n0.1,,0.1\n"), project.folder / "s" / "my run.toml")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -48,12 +48,6 @@ class Values:
         """Return the place of a value in words."""
         row, position = divmod(index, len(self.columns))
         return self.sheet.place(row, self.columns[position])
-
-    def refuse(self, wrong: npt.NDArray[np.bool_], message: Callable[[int], str]) -> None:
-        """Raise for the first value that is wrong, with its place."""
-        if wrong.any():
-            index = int(np.flatnonzero(wrong)[0])
-            raise ProblemError(f"{self.place(index)}: {message(index)}")
 
 
 @contextmanager

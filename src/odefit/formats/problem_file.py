@@ -14,12 +14,13 @@ from odefit.formats.data_section import read_data
 from odefit.formats.data_values import Values, located
 from odefit.formats.experiment_section import read_experiments
 from odefit.formats.inheritance import Located, read_document
+from odefit.formats.noise_section import read_noise
 from odefit.formats.parameter_section import read_parameters
 from odefit.formats.sections import check_keys, number, table, text, words_for
 from odefit.formats.settings_section import read_settings
 from odefit.model import Model
 from odefit.model.names import normal_form
-from odefit.problem import Experiment, Measurements, Parameter, Period, Problem
+from odefit.problem import Experiment, Measurements, Noise, Parameter, Period, Problem
 from odefit.problem.conditions import condition_names
 
 _SECTIONS = (
@@ -60,12 +61,14 @@ def _problem(content: dict[str, Any], folder: Path) -> Problem:
     derived = _texts("[derived]", content.get("derived", {}))
     units = _texts("[units]", content.get("units", {}))
     names = DataNames.of(model, (p.per for p in parameters), (e.name for e in described), condition_names(described))
+    noise = _noise(content)
     measurements, parts = _measurements(content, folder, names, described)
     with located(parts):
         return Problem(
             model=model,
             parameters=parameters,
             measurements=measurements,
+            noise=noise,
             experiments=_experiments(described, measurements, t0),
             constraints=_rules(table("[constraints]", content.get("constraints", {}))),
             derived=derived,
@@ -100,10 +103,7 @@ def _measurements(
 ) -> tuple[Measurements, Sequence[Values]]:
     """Read the data; a file that describes experiments may have none, to simulate only."""
     section = dict(table("[data]", content.get("data", {})))
-    noise = table("[noise]", content.get("noise", {}))
     if "data" not in content and described:
-        if noise:
-            raise ProblemError("[noise] says how exact data are, but there are none; add [data] or remove [noise].")
         nothing = np.empty(0)
         return Measurements(experiment=nothing, time=nothing, observable=nothing, value=nothing), ()
     if "data" not in content:
@@ -111,7 +111,11 @@ def _measurements(
     file = section.get("file")
     if isinstance(file, Located):
         section["file"], folder = file.given, file.folder
-    return read_data(section, noise, folder, names, described)
+    return read_data(section, folder, names, described)
+
+
+def _noise(content: Mapping[str, Any]) -> dict[str, Noise]:
+    return read_noise(table("[noise]", content.get("noise", {})), table("[data]", content.get("data", {})).get("sigma"))
 
 
 def _experiments(described: tuple[Experiment, ...], measurements: Measurements, t0: float) -> tuple[Experiment, ...]:

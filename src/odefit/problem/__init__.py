@@ -2,6 +2,7 @@
 
 from odefit.problem.experiments import Experiment, Period, initial_name, state_of_initial
 from odefit.problem.measurements import Measurements
+from odefit.problem.noise import Noise
 from odefit.problem.parameters import SCALES, Parameter
 from odefit.problem.problem import Problem, Settings
 
@@ -9,6 +10,7 @@ __all__ = [
     "SCALES",
     "Experiment",
     "Measurements",
+    "Noise",
     "Parameter",
     "Period",
     "Problem",

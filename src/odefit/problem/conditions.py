@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 
 import casadi as ca
 import numpy as np
+import numpy.typing as npt
 
 from odefit.problem.experiments import Experiment, state_of_initial
-from odefit.problem.measurements import Measurements
 
 if TYPE_CHECKING:
     from odefit.problem.problem import Problem
@@ -36,17 +36,17 @@ def condition_names(experiments: Iterable[Experiment]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in every if state_of_initial(name) is None))
 
 
-def without_conditions(problem: Problem) -> Measurements:
-    """Return the measurements of `problem` without those of conditions, which are checked."""
+def conditions_among(problem: Problem) -> npt.NDArray[np.bool_]:
+    """Tell which measurements of `problem` are values of conditions; they are checked."""
     data = problem.measurements
     names = [name for name in condition_names(problem.experiments) if np.any(data.observable == name)]
     if not names:
-        return data
+        return np.zeros(len(data), dtype=bool)
     described = np.isin(data.experiment, [one.name for one in problem.experiments])
     for name in names:
         for experiment in problem.experiments:
             _check(problem, experiment, name)
-    return data.selected(~(np.isin(data.observable, names) & described))
+    return np.isin(data.observable, names) & described
 
 
 def _check(problem: Problem, experiment: Experiment, name: str) -> None:

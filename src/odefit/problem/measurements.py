@@ -53,7 +53,7 @@ class Measurements:
         Which values were taken together (the line of the data file): kept for criteria that need
         whole rows.
     sigma
-        Absolute standard deviation, NaN where none is given.
+        Absolute standard deviation of the single value, NaN where it has none of its own (see `Problem.sigma`).
     weight
         Relative weight (the residual is multiplied by its square root), NaN where none is given; 0
         ignores the value, infinity makes the model pass through it.

@@ -12,12 +12,15 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import casadi as ca
+import numpy as np
+import numpy.typing as npt
 
-from odefit.errors import ProblemError, UnsupportedError, suggestion
+from odefit.errors import MeasurementError, ProblemError, UnsupportedError, suggestion
 from odefit.model import Model
-from odefit.problem.conditions import without_conditions
+from odefit.problem.conditions import conditions_among
 from odefit.problem.experiments import Experiment
 from odefit.problem.measurements import Measurements
+from odefit.problem.noise import Noise, standard_deviations
 from odefit.problem.parameters import Parameter
 from odefit.problem.priors import Rule
 from odefit.problem.slots import Slots, slots_of
@@ -117,7 +120,10 @@ class Problem:
         Labels for reports.
     starts
         Start values of single slots (``"A0[b1]"``) that differ from their parameter's.
-    tables, noise
+    noise
+        How exact values without a sigma of their own are: observable, or "default", to its `Noise` (or what it
+        is short for, ``{"y": 0.1, "default": "5 %"}``).
+    tables
         Part of the contract; a problem that uses them is refused until their methods exist.
     structure
         Token shared by problems that need the same native code.
@@ -128,7 +134,7 @@ class Problem:
     measurements: Measurements
     experiments: tuple[Experiment, ...] = (Experiment("main"),)
     tables: Mapping[str, Any] = field(default_factory=dict)
-    noise: Mapping[str, Any] = field(default_factory=dict)
+    noise: Mapping[str, Noise] = field(default_factory=dict)
     constraints: tuple[str, ...] = ()
     derived: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
@@ -140,16 +146,30 @@ class Problem:
     def __post_init__(self) -> None:
         for name in ("parameters", "experiments", "constraints"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
-        for name in ("derived", "units", "starts"):
+        object.__setattr__(self, "noise", {name: Noise.of(entry) for name, entry in self.noise.items()})
+        for name in ("noise", "derived", "units", "starts"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))
         validate(self)
-        object.__setattr__(self, "measurements", without_conditions(self))
-        validate_data(self)
+        fitted = ~conditions_among(self)
+        if not fitted.all():
+            object.__setattr__(self, "measurements", self.measurements.selected(fitted))
+        try:
+            validate_data(self)
+        except MeasurementError as error:
+            error.index = int(np.flatnonzero(fitted)[error.index])
+            raise
 
     @cached_property
     def observables(self) -> tuple[str, ...]:
         """Measured names, in order of first appearance."""
         return tuple(dict.fromkeys(self.measurements.observable.tolist()))
+
+    @cached_property
+    def sigma(self) -> npt.NDArray[np.float64]:
+        """The standard deviation of each measurement, its own or that of its noise; NaN where none is given."""
+        sigma = standard_deviations(self.measurements, self.noise)
+        sigma.flags.writeable = False
+        return sigma
 
     @cached_property
     def free(self) -> tuple[Parameter, ...]:

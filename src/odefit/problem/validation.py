@@ -10,6 +10,7 @@ import numpy as np
 
 from odefit.errors import OdefitError, ProblemError, UnsupportedError, suggestion
 from odefit.problem.experiments import initial_name, state_of_initial
+from odefit.problem.noise import check_measured, standard_deviations
 
 if TYPE_CHECKING:
     from odefit.problem.problem import Problem
@@ -17,9 +18,10 @@ if TYPE_CHECKING:
 
 def validate(problem: Problem) -> None:
     """Check `problem`; raise an `OdefitError` that names the first thing that is wrong."""
-    for name in ("tables", "noise"):
-        if getattr(problem, name):
-            raise UnsupportedError(f"'{name}' of a problem")
+    if problem.tables:
+        raise UnsupportedError("'tables' of a problem")
+    for name, noise in problem.noise.items():
+        noise.check(f"[noise] {name}")
     _check_unique("parameter", (p.name for p in problem.parameters))
     _check_unique("experiment", (e.name for e in problem.experiments))
     if not problem.experiments:
@@ -33,6 +35,7 @@ def validate(problem: Problem) -> None:
 def validate_data(problem: Problem) -> None:
     """Check what `problem` holds of data, conditions left out; raise as `validate` does."""
     _check_measurements(problem)
+    _check_noise(problem)
     _check_starts(problem)
 
 
@@ -156,6 +159,12 @@ def _check_measurements(problem: Problem) -> None:
             )
         if experiments[name].use == "predict":
             raise ProblemError(f'experiment \'{name}\' has data but use = "predict"; write "fit" or "validate".')
+
+
+def _check_noise(problem: Problem) -> None:
+    """Every entry belongs to something measured, and gives each of its values a standard deviation."""
+    check_measured(problem.noise, problem.observables)
+    standard_deviations(problem.measurements, problem.noise)
 
 
 def _check_starts(problem: Problem) -> None:

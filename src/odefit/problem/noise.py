@@ -1,0 +1,156 @@
+"""Noise: how exact the data of an observable are.
+
+``sigma`` is a standard deviation: a number is absolute, ``"5 %"`` is of the measured value.  It holds for values
+that have none of their own.  A value with a weight of its own (other than 0 and infinity, which say nothing about
+its error) gets none.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.errors import ProblemError, UnsupportedError, suggestion
+from odefit.problem.measurements import Measurements
+
+DEFAULT = "default"
+"""The name under which the noise of all other observables is given."""
+
+DISTRIBUTIONS = ("normal", "lognormal", "laplace", "student", "poisson", "negbinomial", "binomial")
+_PERCENT = re.compile(r"([^%]*)%\s*")
+
+
+def fraction_of(text: str) -> float | None:
+    """Return 0.05 for ``"5 %"``, None for text that is no percentage.
+
+    Raises
+    ------
+    ValueError
+        If what stands before the sign is not a number.
+    """
+    match = _PERCENT.fullmatch(text)
+    return None if match is None else float(match.group(1)) / 100
+
+
+@dataclass(frozen=True)
+class Noise:
+    """The noise of one observable, or of all that have none of their own.
+
+    Attributes
+    ----------
+    sigma
+        Standard deviation: a number, or text such as "5 %" (of the measured value).
+    distribution
+        "normal"; the others of the language are refused until their criteria exist.
+    below, above, correlated
+        Limits of what can be measured, and whether errors of successive values are correlated: refused until
+        their methods exist.
+    """
+
+    sigma: float | str = math.nan
+    distribution: str = "normal"
+    below: float = -math.inf
+    above: float = math.inf
+    correlated: bool = False
+
+    @classmethod
+    def of(cls, entry: Any) -> Noise:
+        """Return the noise that a bare entry is short for: a sigma, or the name of a distribution."""
+        if isinstance(entry, Noise):
+            return entry
+        if isinstance(entry, str) and entry.strip() in DISTRIBUTIONS:
+            return cls(distribution=entry.strip())
+        return cls(entry)
+
+    @property
+    def fraction(self) -> float | None:
+        """The standard deviation as a fraction of the measured value; None if it is none."""
+        return fraction_of(self.sigma) if isinstance(self.sigma, str) else None
+
+    def check(self, where: str) -> None:
+        """Refuse what is wrong or not built yet; `where` names the entry in messages."""
+        if self.distribution != "normal":
+            raise UnsupportedError(f'the distribution "{self.distribution}" in {where}')
+        if isinstance(self.sigma, str):
+            self._check_text(where, self.sigma)
+        elif isinstance(self.sigma, bool) or not isinstance(self.sigma, int | float | np.number):
+            raise ProblemError(f"{where} must be a number or a percentage, not {self.sigma!r}.")
+        elif math.isnan(self.sigma):
+            raise ProblemError(f"{where} has no sigma; write sigma = 0.1, or the number alone.")
+        elif not (self.sigma > 0 and math.isfinite(self.sigma)):
+            raise ProblemError(f"{where} is {self.sigma:g}; a standard deviation is positive and finite.")
+        for key, default in (("below", -math.inf), ("above", math.inf), ("correlated", False)):
+            if getattr(self, key) != default:
+                raise UnsupportedError(f"'{key}' in {where}")
+
+    def _check_text(self, where: str, text: str) -> None:
+        try:
+            fraction = fraction_of(text)
+        except ValueError:
+            raise ProblemError(f'{where} = "{text}" is not a percentage; write "5 %".') from None
+        if fraction is None:
+            kind = "an estimated sigma" if text.strip() == "estimate" else "an expression for sigma"
+            raise UnsupportedError(f'{kind} in {where} ("{text}"); give a number or a percentage')
+        if not (fraction > 0 and math.isfinite(fraction)):
+            raise ProblemError(f'{where} = "{text}": a standard deviation is positive and finite.')
+
+
+def check_measured(noise: Collection[str], measured: Sequence[str]) -> None:
+    """Refuse noise of something that is not measured."""
+    if noise and not measured:
+        raise ProblemError("[noise] says how exact data are, but there are none; add [data] or remove [noise].")
+    for name in noise:
+        if name != DEFAULT and name not in measured:
+            raise ProblemError(
+                f"[noise] has an entry '{name}', but no such values are measured{suggestion(name, measured)}"
+            )
+
+
+def standard_deviations(data: Measurements, noise: Mapping[str, Noise]) -> npt.NDArray[np.float64]:
+    """Return the standard deviation of each measurement: its own, else what `noise` says; NaN where there is none.
+
+    Raises
+    ------
+    MeasurementError
+        For a value that has no percentage (0), or none that is a number.
+    """
+    sigma, lacking = data.sigma.copy(), lacking_sigma(data)
+    for name in dict.fromkeys(data.observable.tolist()) if noise else ():
+        entry = noise.get(name, noise.get(DEFAULT))
+        if entry is None:
+            continue
+        rows = lacking & (data.observable == name)
+        fraction = entry.fraction
+        if fraction is None:
+            sigma[rows] = entry.sigma
+            continue
+        data.refuse(
+            rows & (data.value == 0) & np.isnan(data.weight),
+            lambda i, share=fraction: (
+                f"the value is 0, so its sigma cannot be {100 * share:g} % of it; give it a sigma of its own."
+            ),
+        )
+        rows &= data.value != 0
+        with np.errstate(over="ignore"):
+            sigma[rows] = fraction * np.abs(data.value[rows])
+        refuse_impossible(data, sigma)
+    return sigma
+
+
+def lacking_sigma(data: Measurements) -> npt.NDArray[np.bool_]:
+    """Tell which measurements get their standard deviation from the noise of their observable."""
+    return np.isnan(data.sigma) & ~(np.isfinite(data.weight) & (data.weight != 0))
+
+
+def refuse_impossible(data: Measurements, sigma: npt.NDArray[np.float64]) -> None:
+    """Raise for the first standard deviation that is not positive and finite (NaN: there is none)."""
+    data.refuse(
+        (sigma <= 0) | np.isinf(sigma),
+        lambda i: f"its sigma is {sigma[i]:g}; a standard deviation is positive and finite.",
+    )
