@@ -78,12 +78,12 @@ def test_an_experiment_that_does_not_set_it_has_the_number_of_the_model():
         problem(data(**RUNS), b2=None)
 
 
-def test_an_experiment_that_does_not_set_what_is_no_number():
+def test_an_experiment_that_does_not_set_it_measures_what_is_no_number():
     model = of.Model.from_text(TEXT.replace("T = 320", "T = 320 + 5*A"))
-    with pytest.raises(MeasurementError, match="since other experiments set it, but experiment 'b2' does not; set it"):
-        of.Problem(model, PARAMETERS, data(**RUNS), experiments(b2=None))
-    missing = {name: T for name, T in RUNS.items() if name != "b2"}
-    assert of.Problem(model, PARAMETERS, data(**missing), experiments(b2=None)).observables == ("A",)
+    made = of.Problem(model, PARAMETERS, data(**RUNS), experiments(b2=None))
+    assert made.observables == ("A", "T")
+    measured = made.measurements.experiment[made.measurements.observable == "T"]
+    assert measured.tolist() == ["b2"] * 11
 
 
 def test_nobody_sets_it():
@@ -108,6 +108,11 @@ def test_a_parameter_is_a_condition_too():
     assert made.observables == ("A",)
     with pytest.raises(ProblemError, match="sets 'T' to 330"):
         of.Problem(model, PARAMETERS, data(**RUNS | {"b2": 331.0}), experiments())
+    fixed = (*PARAMETERS, of.Parameter("T", 330.0, fixed=True))
+    with pytest.raises(MeasurementError, match="since other experiments set it, but experiment 'b2' does not; set it"):
+        of.Problem(model, fixed, data(**RUNS), experiments(b2=None))
+    missing = {name: T for name, T in RUNS.items() if name != "b2"}
+    assert of.Problem(model, fixed, data(**missing), experiments(b2=None)).observables == ("A",)
 
 
 def test_an_initial_value_makes_no_condition():

@@ -49,8 +49,10 @@ def test_an_experiment_that_does_not_set_it(project):
     toml = TOML.replace("b2 = { T = 330 }", "b2 = {}")
     with pytest.raises(ProblemError, match="line 5, column 'T': the value is 330, but 'T' is 320"):
         project.load(toml, WIDE)
+    assert project.load(toml.replace("T = 320", "T = 320 + A"), WIDE).observables == ("A", "T")
+    fixed = toml.replace("T = 320\n", "").replace("k = 0.001", "k = 0.001\nT = { start = 330, fixed = true }")
     with pytest.raises(ProblemError, match="line 5, column 'T': .*since other experiments set it"):
-        project.load(toml.replace("T = 320", "T = 320 + A"), WIDE)
+        project.load(fixed, WIDE)
 
 
 def test_a_table_of_experiments(project):

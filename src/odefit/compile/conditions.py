@@ -25,6 +25,7 @@ from odefit.compile.functions import SymbolicFunction
 from odefit.errors import ProblemError
 from odefit.model import Model
 from odefit.problem import Experiment, Problem, initial_name, state_of_initial
+from odefit.problem.resolution import computed_parameters, names_in, resolved, symbol_of
 
 Pattern = tuple[tuple[str, str | None], ...]
 
@@ -49,10 +50,6 @@ def constants_of(experiment: Experiment) -> list[float]:
     return [float(value) for _, value in sorted(overrides.items()) if not isinstance(value, str)]
 
 
-def _names_of_symbols(expression: Any) -> set[str]:
-    return {symbol.name() for symbol in ca.symvar(ca.SX(expression))}
-
-
 def stack(parts: Iterable[Any]) -> Any:
     """Return a column of scalar expressions, possibly empty."""
     listed = list(parts)
@@ -66,7 +63,7 @@ def variant_of(problem: Problem, pattern: Pattern) -> Variant:
     ever = {name for e in problem.experiments for name in e.periods[0].overrides if state_of_initial(name) is None}
     given = {name: text for name, text in pattern if state_of_initial(name) is None}
     computed = {p.name: p.expression for p in problem.parameters if p.expression is not None}
-    replacing = _expressions_of_parameters(problem)
+    replacing = computed_parameters(problem)
     for name, text in given.items():
         replacing[name] = ca.SX.sym("c") if text is None else problem.expression(text)
     lifted: list[str] = []
@@ -74,22 +71,13 @@ def variant_of(problem: Problem, pattern: Pattern) -> Variant:
     for name in (*model.definitions, *model.parameters):
         if name not in ever and name not in computed:
             continue
-        moves = bool(_names_of_symbols(model.resolve([model.symbols[name]], replacing)[0]) & moving)
+        moves = bool(names_in(resolved(problem, [model.symbols[name]], replacing)[0]) & moving)
         text = given.get(name) if name in given else computed.get(name)
         if moves and text is not None:
             inlined.append((name, text))
         elif not moves and name in model.definitions:
             lifted.append(name)
     return Variant(tuple(lifted), tuple(inlined))
-
-
-def _expressions_of_parameters(problem: Problem) -> dict[str, Any]:
-    """Parameters of the model that are defined by an expression."""
-    return {
-        p.name: problem.expression(p.expression)
-        for p in problem.parameters
-        if p.expression is not None and p.name in problem.model.parameters
-    }
 
 
 def parameters_of(problem: Problem, variant: Variant) -> tuple[str, ...]:
@@ -104,37 +92,13 @@ def formal_parameters(problem: Problem) -> tuple[str, ...]:
     return tuple(p.name for p in problem.parameters if p.expression is None and p.name not in by_row)
 
 
-def symbol_of(problem: Problem, name: str) -> Any:
-    """Return the symbol of a parameter, the model's or the problem's own."""
-    return problem.model.symbols[name] if name in problem.model.symbols else problem.own_symbols[name]
-
-
-def resolve_own(problem: Problem, expressions: list[Any]) -> list[Any]:
-    """Replace parameters of the problem's own that are defined by expressions."""
-    own = {p.name: p.expression for p in problem.parameters if p.expression and p.name in problem.own_symbols}
-    for _ in range(len(own)):  # an expression may use another one; chains are at most this long
-        symbols = [problem.own_symbols[name] for name in own]
-        values = [problem.model.resolve([problem.expression(text)])[0] for text in own.values()]
-        expressions = ca.substitute(expressions, symbols, values)
-    return list(expressions)
-
-
-def resolve_in_experiment(problem: Problem, expression: Any, experiment: Experiment | None) -> Any:
-    """Return `expression` in the parameters, with what `experiment` replaces (None: nothing) put in."""
-    replacing = _expressions_of_parameters(problem)
-    for name, value in experiment.periods[0].overrides.items() if experiment else ():
-        if state_of_initial(name) is None:
-            replacing[name] = problem.expression(value) if isinstance(value, str) else ca.SX(float(value))
-    return resolve_own(problem, problem.model.resolve([expression], replacing))[0]
-
-
 def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> SymbolicFunction:
     """Return ``(q, c) -> (p, y0)`` for the experiments with this pattern."""
     model = problem.model
     constants = [ca.SX.sym(f"c_{name}") for name, text in pattern if text is None]
     numbers = iter(constants)
     inlined = {name for name, _ in variant.inlined}
-    replacing = _expressions_of_parameters(problem)
+    replacing = computed_parameters(problem)
     initial = dict(model.initial)
     for name, text in pattern:
         value = next(numbers) if text is None else problem.expression(text)
@@ -147,25 +111,25 @@ def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> Symbol
     # the value of an inlined parameter is not used: its expression stands in the right-hand side
     wanted = [ca.SX.nan() if name in inlined else model.symbols[name] for name in names]
     wanted += [initial[name] for name in model.states]
-    resolved = resolve_own(problem, model.resolve(wanted, replacing))
+    outputs = resolved(problem, wanted, replacing)
     formal = formal_parameters(problem)
-    _refuse_unknown(problem, [*names, *map(initial_name, model.states)], resolved, {*formal} - inlined, constants)
+    _refuse_unknown(problem, [*names, *map(initial_name, model.states)], outputs, {*formal} - inlined, constants)
     return SymbolicFunction(
         name="map",
         time=ca.SX.sym("t"),
         arrays=(("q", stack(symbol_of(problem, name) for name in formal)), ("c", stack(constants)), ("u", ca.SX(0, 1))),
         by=("q",),
-        out=stack(resolved),
+        out=stack(outputs),
     )
 
 
 def _refuse_unknown(
-    problem: Problem, names: list[str], resolved: list[Any], formal: set[str], constants: list[Any]
+    problem: Problem, names: list[str], outputs: list[Any], formal: set[str], constants: list[Any]
 ) -> None:
     """See that parameters and initial values depend on nothing but what the map is given."""
     known = formal | {constant.name() for constant in constants}
-    for name, expression in zip(names, resolved, strict=True):
-        left = sorted(_names_of_symbols(expression) - known)
+    for name, expression in zip(names, outputs, strict=True):
+        left = sorted(names_in(expression) - known)
         by_row = [other for other in left if other in problem.slots.by_row]
         if by_row:
             raise ProblemError(
@@ -185,10 +149,10 @@ def model_functions(problem: Problem, variant: Variant, observables: tuple[str, 
     by_row = problem.slots.by_row
     replacing = {name: problem.expression(text) for name, text in variant.inlined}
     wanted = [*(model.rhs[name] for name in model.states), *(model.symbols[name] for name in observables)]
-    resolved = resolve_own(problem, model.resolve(wanted, replacing, keeping=variant.lifted))
+    outputs = resolved(problem, wanted, replacing, keeping=variant.lifted)
     n = len(model.states)
-    for name, expression in zip(model.states, resolved[:n], strict=True):
-        for other in sorted(_names_of_symbols(expression) & {*by_row}):
+    for name, expression in zip(model.states, outputs[:n], strict=True):
+        for other in sorted(names_in(expression) & {*by_row}):
             raise ProblemError(
                 f"the equation of '{name}' uses '{other}', which has a different value for single measurements of "
                 "one experiment; such a parameter may enter observables only."
@@ -202,13 +166,13 @@ def model_functions(problem: Problem, variant: Variant, observables: tuple[str, 
     a = stack(symbol_of(problem, name) for name in by_row)
     time = model.symbols[model.time]
     # a parameter of the problem's own that an inlined expression uses must reach the right-hand side
-    own = {name for e in resolved for name in _names_of_symbols(e)} & {*problem.own_symbols} - {*by_row}
+    own = {name for e in outputs for name in names_in(e)} & {*problem.own_symbols} - {*by_row}
     if own:
         raise ProblemError(
             f"'{sorted(own)[0]}' does not occur in the equations, but an expression that changes along the "
             "trajectory uses it; add it to the equations as a definition of its own."
         )
     return {
-        "rhs": SymbolicFunction("rhs", time, common, ("y", "p"), stack(resolved[:n]), directional=True),
-        "observe": SymbolicFunction("observe", time, (*common, ("a", a)), ("y", "p", "a"), stack(resolved[n:])),
+        "rhs": SymbolicFunction("rhs", time, common, ("y", "p"), stack(outputs[:n]), directional=True),
+        "observe": SymbolicFunction("observe", time, (*common, ("a", a)), ("y", "p", "a"), stack(outputs[n:])),
     }

@@ -16,9 +16,10 @@ import casadi as ca
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile.conditions import formal_parameters, resolve_in_experiment, stack, symbol_of
+from odefit.compile.conditions import formal_parameters, stack
 from odefit.problem import Experiment, Problem, state_of_initial
 from odefit.problem.problem import Structure
+from odefit.problem.resolution import resolve_in_experiment, symbol_of
 
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
