@@ -64,7 +64,7 @@ MISTAKES = {
     "zero": ({"y": 0.0}, ProblemError, r"\[noise\] y is 0; a standard deviation is positive and finite"),
     "infinite": ({"default": INF}, ProblemError, r"\[noise\] default is inf"),
     "no sigma": ({"y": of.Noise()}, ProblemError, r"\[noise\] y has no sigma; write"),
-    "no number": ({"y": None}, ProblemError, r"\[noise\] y must be a number or a percentage, not None"),
+    "no number": ({"y": None}, ProblemError, r"\[noise\] y must be a number, a percentage or an expression, not None"),
     "flag": ({"y": True}, ProblemError, r"\[noise\] y must be a number"),
     "no percentage": ({"y": "x %"}, ProblemError, "is not a percentage"),
     "zero percent": ({"y": "0 %"}, ProblemError, "positive and finite"),

@@ -371,3 +371,18 @@ class TestFrames:
     def test_model_says_what_can_be_measured(self, project):
         with pytest.raises(ProblemError, match="column 'X', which is no state"):
             measurements_from_frame(self.FRAME.assign(X=1), project.load().model)
+
+
+class TestSigmaExpressions:
+    def test_in_files(self, project):
+        toml = data('file = "d.csv"') + '[noise]\nA = "0.5 + t"\n'
+        found = project.load(toml, "time,A\n0,2\n1,3\n")
+        assert found.sigma.tolist() == [0.5, 1.5]
+
+    def test_short_for_the_default(self, project):
+        found = project.load(data('file = "d.csv"\nsigma = "2^2"'), "time,A,B\n0,2,3\n")
+        assert found.sigma.tolist() == [4, 4]
+
+    def test_a_frame_alone_cannot_evaluate_it(self):
+        with pytest.raises(ProblemError, match="the sigma \"0.1\\*t\" of 'A' is an expression, which only a problem"):
+            measurements_from_frame(pd.DataFrame({"time": [1], "A": [2.0]}), noise={"A": "0.1*t"})

@@ -246,22 +246,23 @@ PK_FILES = {
     "doses.csv": "experiment,time,target,add\ns1,0,depot,100\n",
 }
 # only what is refused uses these
-UNUSED = [
-    ("tlag = { start = 0.3, lower = 0, upper = 2 }\n", ""),
-    ('prop = { start = 0.15, scale = "log" }\nadd = { start = 0.02, scale = "log" }\n', ""),
-]
+UNUSED = [("tlag = { start = 0.3, lower = 0, upper = 2 }\n", "")]
+OF_SIGMA = [('prop = { start = 0.15, scale = "log" }\nadd = { start = 0.02, scale = "log" }\n', "")]
 PK_STEPS = [
     (
         r"\[events\]",
         [('[events]\nfile = "doses.csv"\nlag = { depot = "tlag" }\nfraction = { depot = "F" }\n', "")],
     ),
     ("integral", [("urine = integral(CLr*Cp, over=t)", "urine = CLr*Cp")]),
-    ("an expression for sigma in .noise. Cp", [('sigma = "sqrt(add^2 + (prop*Cp)^2)"', "sigma = 0.02")]),
     (r"'below' in \[noise\] Cp", [(", below = 0.05", "")]),
     ('the distribution "lognormal" in .noise. urine', [('distribution = "lognormal", ', "")]),
     ("Vp >= V", [('"Vp >= V", ', ""), ("log(2)*V/CL", "log(2)*V/CLpop"), *UNUSED]),
     ("max|over", [('Cmax = "max(Cp, over=t)"\n', "")]),
     ("integral", [('AUC24 = "integral(Cp, over=t, from=0, to=24)"\n', "")]),
+    (
+        "an expression for sigma in .noise. Cp .* depends on the state 'central'",
+        [('sigma = "sqrt(add^2 + (prop*Cp)^2)"', "sigma = 0.02"), *OF_SIGMA],
+    ),
 ]
 
 SYSBIO_FILES = {

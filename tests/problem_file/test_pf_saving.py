@@ -165,6 +165,7 @@ CASES = {
     "title and text": ('title = "a \\"b\\" \\\\ \\n"\n' + EQUATIONS + PARAMETERS + DATA, None),
     "melted": (MELTED, "time,350,360\n0,1,2\n1,3,4\n"),
     "percent": (EQUATIONS + PARAMETERS + DATA + '[noise]\ndefault = "5 %"', "time,A\n0,1\n1,3\n"),
+    "sigma by an expression": (EQUATIONS + PARAMETERS + DATA + '[noise]\nA = "0.1 + t"', "time,A\n0,1\n1,3\n"),
     "weights": (None, "time,A,weight\n0,1,2\n1,3,0\n"),
     "nothing measured": (EQUATIONS + PARAMETERS + "[experiments]\nb = { until = 3 }", None),
     "patterns": (EQUATIONS + '[parameters]\n"*" = { start = 1, lower = 0 }\n' + DATA, None),

@@ -25,7 +25,8 @@ from odefit.compile.functions import SymbolicFunction
 from odefit.errors import ProblemError
 from odefit.model import Model
 from odefit.problem import Experiment, Problem, initial_name, state_of_initial
-from odefit.problem.resolution import computed_parameters, names_in, resolved, symbol_of
+from odefit.problem.noise import sigma_expressions
+from odefit.problem.resolution import computed_parameters, names_in, resolve_in_experiment, resolved, symbol_of
 
 Pattern = tuple[tuple[str, str | None], ...]
 
@@ -81,9 +82,12 @@ def variant_of(problem: Problem, pattern: Pattern) -> Variant:
 
 
 def parameters_of(problem: Problem, variant: Variant) -> tuple[str, ...]:
-    """Return the entries of p: the model's parameters that are not chosen by row, then what is lifted."""
+    """Return the entries of p: the model's parameters that are not chosen by row, what is lifted, own ones of sigma."""
     by_row = problem.slots.by_row
-    return (*(name for name in problem.model.parameters if name not in by_row), *variant.lifted)
+    texts = dict.fromkeys(sigma_expressions(problem).values())
+    sigmas = (resolve_in_experiment(problem, problem.expression(text), None) for text in texts)
+    own = {name for sigma in sigmas for name in names_in(sigma)} & {*problem.own_symbols} - {*by_row}
+    return (*(name for name in problem.model.parameters if name not in by_row), *variant.lifted, *sorted(own))
 
 
 def formal_parameters(problem: Problem) -> tuple[str, ...]:
@@ -109,7 +113,7 @@ def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> Symbol
             replacing[name] = value
     names = parameters_of(problem, variant)
     # the value of an inlined parameter is not used: its expression stands in the right-hand side
-    wanted = [ca.SX.nan() if name in inlined else model.symbols[name] for name in names]
+    wanted = [ca.SX.nan() if name in inlined else symbol_of(problem, name) for name in names]
     wanted += [initial[name] for name in model.states]
     outputs = resolved(problem, wanted, replacing)
     formal = formal_parameters(problem)
@@ -144,13 +148,18 @@ def _refuse_unknown(
 
 
 def model_functions(problem: Problem, variant: Variant, observables: tuple[str, ...]) -> Mapping[str, SymbolicFunction]:
-    """Return right-hand side and observables as functions of ``t, y, p`` (and ``a``), definitions inlined."""
+    """Return right-hand side and observables as functions of ``t, y, p`` (and ``a``), definitions inlined.
+
+    Where noise is given by expressions, "sigma" is the standard deviation of each observable (0 where it is not).
+    """
     model: Model = problem.model
     by_row = problem.slots.by_row
     replacing = {name: problem.expression(text) for name, text in variant.inlined}
     wanted = [*(model.rhs[name] for name in model.states), *(model.symbols[name] for name in observables)]
+    texts = sigma_expressions(problem)
+    wanted += [problem.expression(texts[name]) if name in texts else ca.SX(0) for name in observables if texts]
     outputs = resolved(problem, wanted, replacing, keeping=variant.lifted)
-    n = len(model.states)
+    n, m = len(model.states), len(observables)
     for name, expression in zip(model.states, outputs[:n], strict=True):
         for other in sorted(names_in(expression) & {*by_row}):
             raise ProblemError(
@@ -160,19 +169,23 @@ def model_functions(problem: Problem, variant: Variant, observables: tuple[str, 
     names = parameters_of(problem, variant)
     common = (
         ("y", stack(model.symbols[name] for name in model.states)),
-        ("p", stack(model.symbols[name] for name in names)),
+        ("p", stack(symbol_of(problem, name) for name in names)),
         ("u", ca.SX(0, 1)),
     )
     a = stack(symbol_of(problem, name) for name in by_row)
     time = model.symbols[model.time]
     # a parameter of the problem's own that an inlined expression uses must reach the right-hand side
-    own = {name for e in outputs for name in names_in(e)} & {*problem.own_symbols} - {*by_row}
+    own = {name for e in outputs for name in names_in(e)} & {*problem.own_symbols} - {*by_row, *names}
     if own:
         raise ProblemError(
             f"'{sorted(own)[0]}' does not occur in the equations, but an expression that changes along the "
             "trajectory uses it; add it to the equations as a definition of its own."
         )
-    return {
+    by_measurement = (*common, ("a", a))
+    functions = {
         "rhs": SymbolicFunction("rhs", time, common, ("y", "p"), stack(outputs[:n]), directional=True),
-        "observe": SymbolicFunction("observe", time, (*common, ("a", a)), ("y", "p", "a"), stack(outputs[n:])),
+        "observe": SymbolicFunction("observe", time, by_measurement, ("y", "p", "a"), stack(outputs[n : n + m])),
     }
+    if texts:
+        functions["sigma"] = SymbolicFunction("sigma", time, by_measurement, ("y", "p", "a"), stack(outputs[n + m :]))
+    return functions

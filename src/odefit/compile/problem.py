@@ -32,6 +32,7 @@ from odefit.compile.penalties import penalty_constants, penalty_function
 from odefit.compile.scales import CODES, LINEAR, natural_values, scaled_array
 from odefit.errors import UnsupportedError
 from odefit.problem import Problem
+from odefit.problem.noise import sigma_expressions
 from odefit.problem.problem import Structure
 
 Vector = npt.NDArray[np.float64]
@@ -95,6 +96,7 @@ class _NativeVariant:
 
     model: CompiledModel
     observe: NativeFunction
+    sigma: NativeFunction | None
     symbolic: Variant
 
 
@@ -121,7 +123,8 @@ def _fingerprint(problem: Problem) -> tuple[Any, ...]:
     patterns = tuple(pattern_of(e) for e in problem.experiments)
     rules = tuple((rule.expression, rule.prior.kind) for rule in problem.rules)
     slots = (tuple(slot.name for slot in problem.slots.slots), problem.slots.by_row, problem.slots.fitted)
-    return (problem.model, patterns, names, problem.observables, rules, slots)
+    sigmas = tuple(sigma_expressions(problem).items())
+    return (problem.model, patterns, names, problem.observables, sigmas, rules, slots)
 
 
 def _build(problem: Problem) -> _NativeProblem:
@@ -152,8 +155,12 @@ def _build_variant(problem: Problem, variant: Variant) -> _NativeVariant:
     names = parameters_of(problem, variant)
     n, k = len(problem.model.states), len(names)
     title = f"model with {n} state{'s' * (n != 1)} and {k} parameter{'s' * (k != 1)}"
-    library = FunctionLibrary(title, list(model_functions(problem, variant, problem.observables).values()))
-    return _NativeVariant(CompiledModel(problem.model.states, names, library["rhs"]), library["observe"], variant)
+    functions = model_functions(problem, variant, problem.observables)
+    library = FunctionLibrary(title, list(functions.values()))
+    sigma = library["sigma"] if "sigma" in functions else None
+    return _NativeVariant(
+        CompiledModel(problem.model.states, names, library["rhs"]), library["observe"], sigma, variant
+    )
 
 
 def compile_problem(problem: Problem) -> CompiledProblem:
@@ -239,6 +246,13 @@ class CompiledProblem:
         They are differentiated by (y, p, a); `a` holds the parameters whose value depends on the measurement.
         """
         return self._native.variants[self._native.variant_of[e]].observe
+
+    def sigma(self, e: int) -> NativeFunction | None:
+        """Return the standard deviations ``sigma(t, y, p, u, a)`` of the observables where expressions say them.
+
+        They have the form of `observe`, 0 for observables whose noise is no expression; None where all are numbers.
+        """
+        return self._native.variants[self._native.variant_of[e]].sigma
 
     def variant(self, e: int) -> Variant:
         """Return what experiment `e` changes in the model, symbolically."""

@@ -74,6 +74,12 @@ def measurements_from_frame(
         parts.append(values_of(sheet, options, names, owner))
     measurements = joined(parts, options, names)
     entries = read_noise(noise or {}, sigma)
+    for name, entry in entries.items():
+        if entry.expression is not None:
+            raise ProblemError(
+                f"the sigma \"{entry.expression}\" of '{name}' is an expression, which only a problem can evaluate; "
+                "give it to Problem(noise=...)."
+            )
     check_measured(entries, list(dict.fromkeys(measurements.observable.tolist())))
     with located(parts):
         return dataclasses.replace(measurements, sigma=standard_deviations(measurements, entries))

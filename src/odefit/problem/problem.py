@@ -20,7 +20,7 @@ from odefit.model import Model
 from odefit.problem.conditions import conditions_among
 from odefit.problem.experiments import Experiment
 from odefit.problem.measurements import Measurements
-from odefit.problem.noise import Noise, standard_deviations
+from odefit.problem.noise import Noise, sigma_expressions, standard_deviations
 from odefit.problem.parameters import Parameter
 from odefit.problem.priors import Rule
 from odefit.problem.slots import Slots, slots_of
@@ -168,6 +168,10 @@ class Problem:
     def sigma(self) -> npt.NDArray[np.float64]:
         """The standard deviation of each measurement, its own or that of its noise; NaN where none is given."""
         sigma = standard_deviations(self.measurements, self.noise)
+        if sigma_expressions(self):
+            from odefit.transcribe.deviations import fill_deviations
+
+            fill_deviations(self, sigma)
         sigma.flags.writeable = False
         return sigma
 

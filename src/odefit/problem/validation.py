@@ -10,7 +10,7 @@ import numpy as np
 
 from odefit.errors import OdefitError, ProblemError, UnsupportedError, suggestion
 from odefit.problem.experiments import initial_name, state_of_initial
-from odefit.problem.noise import check_measured, standard_deviations
+from odefit.problem.noise import check_expressions, check_measured, standard_deviations
 
 if TYPE_CHECKING:
     from odefit.problem.problem import Problem
@@ -126,6 +126,9 @@ def _check_expressions(problem: Problem) -> set[str]:
             if isinstance(value, str):
                 allowed: dict[str, Any] = moving if state_of_initial(name) else {}
                 look(value, f"'{name}' in experiment '{experiment.name}'", allowed)
+    for name, noise in problem.noise.items():
+        if noise.expression is not None:
+            look(noise.expression, f"[noise] {name}", {})
     for rule in problem.rules:
         look(rule.expression, f'the rule "{rule.expression} ~ ..."', shared)
     for name, text in problem.derived.items():
@@ -165,6 +168,7 @@ def _check_noise(problem: Problem) -> None:
     """Every entry belongs to something measured, and gives each of its values a standard deviation."""
     check_measured(problem.noise, problem.observables)
     standard_deviations(problem.measurements, problem.noise)
+    check_expressions(problem)
 
 
 def _check_starts(problem: Problem) -> None:
