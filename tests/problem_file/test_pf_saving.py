@@ -133,6 +133,7 @@ def problems(draw):
         ),
         title=draw(ANY_TEXT),
         starts={name: slot.start for name in slots if draw(st.booleans())},
+        noise=draw(st.dictionaries(st.just("default"), POSITIVE | st.just("7 %"))),
     )
 
 

@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from odefit.errors import ProblemError, UnsupportedError, suggestion
-from odefit.formats.data_options import DataOptions
+from odefit.formats.data_options import PLANNED, RESERVED, ROW, TIDY, DataOptions
 from odefit.formats.sheet import Sheet
 from odefit.model import Model
 from odefit.model.names import normal_form
 
 Kind = Literal["wide", "tidy", "matrix"]
-TIDY = ("observable", "value")
-ROW = ("experiment", "sigma", "weight")
-PLANNED = ("below", "above", "from", "side")
 SPREADS = ("sigma", "weight")
-RESERVED = ("time", "row", *TIDY, *ROW, *PLANNED)
 
 
 @dataclass(frozen=True)

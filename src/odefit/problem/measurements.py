@@ -123,10 +123,7 @@ class Measurements:
             lambda i: f"the time is {self.time[i]:g}; every value needs the time at which it was taken.",
         )
         self.refuse(np.isinf(self.value), lambda i: "the value is infinite; leave a missing value empty.")
-        self.refuse(
-            (sigma <= 0) | np.isinf(sigma),
-            lambda i: f"its sigma is {sigma[i]:g}; a standard deviation is positive and finite.",
-        )
+        self.check_sigma(sigma)
         self.refuse(weight < 0, lambda i: f"its weight is {weight[i]:g}; weights lie between 0 and inf.")
         self.refuse(
             np.isfinite(sigma) & np.isfinite(weight) & (weight != 0),
@@ -157,6 +154,13 @@ class Measurements:
         }
         groups = {name: column[chosen] for name, column in self.groups.items()}
         return dataclasses.replace(self, **columns, groups=groups)
+
+    def check_sigma(self, sigma: npt.NDArray[np.float64]) -> None:
+        """Refuse standard deviations of the measurements that are not positive and finite (NaN: there is none)."""
+        self.refuse(
+            (sigma <= 0) | np.isinf(sigma),
+            lambda i: f"its sigma is {sigma[i]:g}; a standard deviation is positive and finite.",
+        )
 
     def refuse(self, wrong: npt.NDArray[np.bool_], fault: Callable[[int], str]) -> None:
         """Raise for the first value that is wrong, with what `fault` says about it."""

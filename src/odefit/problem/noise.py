@@ -151,7 +151,7 @@ def standard_deviations(data: Measurements, noise: Mapping[str, Noise]) -> npt.N
         rows &= data.value != 0
         with np.errstate(over="ignore"):
             sigma[rows] = fraction * np.abs(data.value[rows])
-        refuse_impossible(data, sigma)
+        data.check_sigma(sigma)
     return sigma
 
 
@@ -191,11 +191,3 @@ def check_expressions(problem: Problem) -> None:
 def lacking_sigma(data: Measurements) -> npt.NDArray[np.bool_]:
     """Tell which measurements get their standard deviation from the noise of their observable."""
     return np.isnan(data.sigma) & ~(np.isfinite(data.weight) & (data.weight != 0))
-
-
-def refuse_impossible(data: Measurements, sigma: npt.NDArray[np.float64]) -> None:
-    """Raise for the first standard deviation that is not positive and finite (NaN: there is none)."""
-    data.refuse(
-        (sigma <= 0) | np.isinf(sigma),
-        lambda i: f"its sigma is {sigma[i]:g}; a standard deviation is positive and finite.",
-    )
