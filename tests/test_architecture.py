@@ -13,10 +13,11 @@ STAGES = [
     "statistics", "strategy", "study", "formats", "report", "api", "gallery", "cli", "studio",
 ]  # fmt: skip
 SOLVE_SEES = {"errors", "native", "solve"}
-# one-line methods that reach forward: result.summary, result.plot, multistart.plot_*, problem.evaluate, problem.save
+# methods that reach forward: result.summary, result.plot, multistart.plot_*, problem.evaluate, problem.save, and
+# problem.sigma, for which native code evaluates expressions
 FORWARD = {
     ("strategy/result.py", "report"), ("study/record.py", "report"), ("problem/problem.py", "api"),
-    ("problem/problem.py", "formats"),
+    ("problem/problem.py", "formats"), ("problem/problem.py", "transcribe"),
 }  # fmt: skip
 
 

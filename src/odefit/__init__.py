@@ -43,7 +43,7 @@ from odefit.model.functions_for_tracing import (
     tanh,
     where,
 )
-from odefit.problem import Experiment, Measurements, Parameter, Period, Problem, Settings
+from odefit.problem import Experiment, Measurements, Noise, Parameter, Period, Problem, Settings
 from odefit.strategy import Comparison, FitResult, compare, with_synthetic_data
 
 __version__ = "0.1.0"
@@ -58,6 +58,7 @@ __all__ = [
     "Measurements",
     "Model",
     "ModelError",
+    "Noise",
     "OdefitError",
     "Parameter",
     "Period",

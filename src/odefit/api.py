@@ -184,6 +184,6 @@ def evaluate(problem: Problem, parameters: Mapping[str, float] | None = None, or
     jacobian = None
     if order and found.linear is not None and not plan.criterion.joint:
         jacobian = found.linear.jacobian / plan.compiled.to_natural(x)[1]
-    absolute = has_absolute_sigma(problem.measurements)
+    absolute = has_absolute_sigma(problem)
     loglik = plan.criterion.log_likelihood(plan.finite(found.differences), plan.root_weights, absolute=absolute)
     return PointEvaluation("ok", "", found.differences, jacobian, found.value, loglik)

@@ -38,6 +38,23 @@ class ProblemError(OdefitError):
     """Parameters, experiments or data contradict the model or each other."""
 
 
+class MeasurementError(ProblemError):
+    """One measured value is wrong.
+
+    Attributes
+    ----------
+    index
+        Its number among the measurements.
+    fault
+        The message without the place, for those who know a better one (the line of a file).
+    """
+
+    def __init__(self, message: str, *, index: int = -1, fault: str = "") -> None:
+        self.index = index
+        self.fault = fault
+        super().__init__(message)
+
+
 class UnsupportedError(OdefitError):
     """A construct of the language that this version does not offer yet."""
 

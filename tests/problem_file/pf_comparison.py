@@ -21,8 +21,9 @@ def assert_same_measurements(one: Measurements, other: Measurements) -> None:
 def assert_same_problem(one: Problem, other: Problem) -> None:
     assert one.model.source == other.model.source
     assert one.model.time == other.model.time
-    for name in ("constraints", "derived", "units", "settings", "title", "starts"):
+    for name in ("noise", "constraints", "derived", "units", "settings", "title", "starts"):
         assert getattr(one, name) == getattr(other, name), name
     assert [repr(p) for p in one.parameters] == [repr(p) for p in other.parameters]
     assert [repr(e) for e in one.experiments] == [repr(e) for e in other.experiments]
     assert_same_measurements(one.measurements, other.measurements)
+    np.testing.assert_array_equal(one.sigma, other.sigma)

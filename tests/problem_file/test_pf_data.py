@@ -136,7 +136,7 @@ class TestColumns:
         for csv in ("time,\u00b5m\n0,1\n", "time,observable,value\n0,\u00b5m,1\n"):
             problem = project.load(toml, csv)
             assert problem.observables == ("\u03bcm",)
-            assert problem.measurements.sigma.tolist() == [1]
+            assert problem.sigma.tolist() == [1]
 
     def test_sigma_as_an_observable(self, project):
         toml = EQUATIONS.replace("total =", "sigma =") + PARAMETERS + '[data]\nfile = "d.csv"'
@@ -165,7 +165,7 @@ class TestColumns:
 
 class TestSpreads:
     def load(self, project, csv, more=""):
-        return project.load(data('file = "d.csv"') + more, csv).measurements
+        return project.load(data('file = "d.csv"') + more, csv)
 
     def test_row_and_column_sigma(self, project):
         found = self.load(project, "time,A,B,sigma,B.sigma\n0,1,2,0.5,0.25\n1,1,2,1,2\n")
@@ -173,7 +173,7 @@ class TestSpreads:
 
     def test_weights(self, project):
         found = self.load(project, "time,A,B,weight,B.weight\n0,1,2,0.5,0\n1,1,2,,2\n")
-        np.testing.assert_array_equal(found.weight, [0.5, 0, np.nan, 2])
+        np.testing.assert_array_equal(found.measurements.weight, [0.5, 0, np.nan, 2])
 
     def test_zero_weight_beside_sigma(self, project):
         found = self.load(project, "time,A,sigma,weight\n0,1,2,0\n1,1,1,\n")
@@ -181,7 +181,7 @@ class TestSpreads:
 
     def test_infinite_weight_is_handed_on(self, project):
         found = self.load(project, "time,A,sigma,weight\n0,1,2,inf\n1,1,1,\n")
-        np.testing.assert_array_equal(found.weight, [np.inf, np.nan])
+        np.testing.assert_array_equal(found.measurements.weight, [np.inf, np.nan])
 
     def test_default(self, project):
         found = self.load(project, "time,A,sigma\n0,1,2\n1,1,\n", "sigma = 0.125")
@@ -371,3 +371,18 @@ class TestFrames:
     def test_model_says_what_can_be_measured(self, project):
         with pytest.raises(ProblemError, match="column 'X', which is no state"):
             measurements_from_frame(self.FRAME.assign(X=1), project.load().model)
+
+
+class TestSigmaExpressions:
+    def test_in_files(self, project):
+        toml = data('file = "d.csv"') + '[noise]\nA = "0.5 + t"\n'
+        found = project.load(toml, "time,A\n0,2\n1,3\n")
+        assert found.sigma.tolist() == [0.5, 1.5]
+
+    def test_short_for_the_default(self, project):
+        found = project.load(data('file = "d.csv"\nsigma = "2^2"'), "time,A,B\n0,2,3\n")
+        assert found.sigma.tolist() == [4, 4]
+
+    def test_a_frame_alone_cannot_evaluate_it(self):
+        with pytest.raises(ProblemError, match="the sigma \"0.1\\*t\" of 'A' is an expression, which only a problem"):
+            measurements_from_frame(pd.DataFrame({"time": [1], "A": [2.0]}), noise={"A": "0.1*t"})

@@ -246,22 +246,23 @@ PK_FILES = {
     "doses.csv": "experiment,time,target,add\ns1,0,depot,100\n",
 }
 # only what is refused uses these
-UNUSED = [
-    ("tlag = { start = 0.3, lower = 0, upper = 2 }\n", ""),
-    ('prop = { start = 0.15, scale = "log" }\nadd = { start = 0.02, scale = "log" }\n', ""),
-]
+UNUSED = [("tlag = { start = 0.3, lower = 0, upper = 2 }\n", "")]
+OF_SIGMA = [('prop = { start = 0.15, scale = "log" }\nadd = { start = 0.02, scale = "log" }\n', "")]
 PK_STEPS = [
     (
         r"\[events\]",
         [('[events]\nfile = "doses.csv"\nlag = { depot = "tlag" }\nfraction = { depot = "F" }\n', "")],
     ),
     ("integral", [("urine = integral(CLr*Cp, over=t)", "urine = CLr*Cp")]),
-    ("an expression for sigma in .noise. Cp", [('sigma = "sqrt(add^2 + (prop*Cp)^2)"', "sigma = 0.02")]),
     (r"'below' in \[noise\] Cp", [(", below = 0.05", "")]),
     ('the distribution "lognormal" in .noise. urine', [('distribution = "lognormal", ', "")]),
     ("Vp >= V", [('"Vp >= V", ', ""), ("log(2)*V/CL", "log(2)*V/CLpop"), *UNUSED]),
     ("max|over", [('Cmax = "max(Cp, over=t)"\n', "")]),
     ("integral", [('AUC24 = "integral(Cp, over=t, from=0, to=24)"\n', "")]),
+    (
+        "an expression for sigma in .noise. Cp .* depends on the state 'central'",
+        [('sigma = "sqrt(add^2 + (prop*Cp)^2)"', "sigma = 0.02"), *OF_SIGMA],
+    ),
 ]
 
 SYSBIO_FILES = {
@@ -390,14 +391,14 @@ def test_chem(project):
     data = problem.measurements
     assert data.experiment.tolist() == ["b330"] * 4 + ["b350"] * 4 + ["b370"] * 4
     assert data.groups["wavelength"].tolist() == ["350", "360"] * 6
-    assert data.sigma.tolist() == pytest.approx([0.01, 0.02, 0.005, 0.015] * 3)
+    assert problem.sigma.tolist() == pytest.approx([0.01, 0.02, 0.005, 0.015] * 3)
     assert {p.name: p.per for p in problem.parameters}["A0"] == "experiment"
 
 
 def test_pk(project):
     problem = loaded(project, "pk")
     assert [dict(e.periods[0].overrides) for e in problem.experiments] == [{"WT": 70.0}, {"WT": 82.5}, {}]
-    assert problem.measurements.sigma.tolist() == [0.02, 0.2] * 2
+    assert problem.sigma.tolist() == [0.02, 0.2] * 2
     assert problem.constraints == ("F*Q ~ normal(2, 0.5)",)
 
 
@@ -413,7 +414,7 @@ def test_battery(project):
     problem = loaded(project, "battery")
     assert [e.name for e in problem.experiments] == ["wltp_1", "wltp_2"]
     assert problem.observables == ("V", "T")
-    assert problem.measurements.sigma.tolist() == [0.01, 0.3] * 4
+    assert problem.sigma.tolist() == [0.01, 0.3] * 4
 
 
 def test_epi(project):

@@ -27,7 +27,7 @@ def test_tables_are_merged(project):
     assert problem.title == "new"
     assert [(p.name, p.start) for p in problem.parameters] == [("k", 7), ("k2", 0.5), ("A0", 1)]
     assert dict(problem.experiments[0].periods[0].overrides) == {"k": 5.0, "k2": 3.0}
-    assert problem.measurements.sigma.tolist() == [2] * 6
+    assert problem.sigma.tolist() == [2] * 6
 
 
 def test_chain(project):

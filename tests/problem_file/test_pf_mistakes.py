@@ -186,6 +186,10 @@ DATA_KEYS = {
     "melt without value": (data("file = 'd.csv'\nmelt = { into = 'w' }"), "melt has no 'value'"),
     "melt key": (data("file = 'd.csv'\nmelt = { int = 'w' }"), "unknown key 'int'; did you mean 'into'"),
     "melt into time": (data("file = 'd.csv'\nmelt = { into = 'time', value = 'A' }"), "cannot be the name"),
+    "melt into a column with a meaning": (
+        data("file = 'd.csv'\nmelt = { into = 'below', value = 'A' }"),
+        "cannot be the name",
+    ),
     "melt into a column": (data("file = 'd.csv'\nmelt = { into = 'A', value = 'B' }"), "has a column 'A' already"),
     "melt value": (data("file = 'd.csv'\nmelt = { into = 'w', value = 'totl' }"), "'totl' is no state .* 'total'"),
     "origin is no date": (data("file = 'd.csv'\norigin = '1.3.2020'"), "origin '1.3.2020' is not a date"),

@@ -133,6 +133,7 @@ def problems(draw):
         ),
         title=draw(ANY_TEXT),
         starts={name: slot.start for name in slots if draw(st.booleans())},
+        noise=draw(st.dictionaries(st.just("default"), POSITIVE | st.just("7 %"))),
     )
 
 
@@ -165,6 +166,7 @@ CASES = {
     "title and text": ('title = "a \\"b\\" \\\\ \\n"\n' + EQUATIONS + PARAMETERS + DATA, None),
     "melted": (MELTED, "time,350,360\n0,1,2\n1,3,4\n"),
     "percent": (EQUATIONS + PARAMETERS + DATA + '[noise]\ndefault = "5 %"', "time,A\n0,1\n1,3\n"),
+    "sigma by an expression": (EQUATIONS + PARAMETERS + DATA + '[noise]\nA = "0.1 + t"', "time,A\n0,1\n1,3\n"),
     "weights": (None, "time,A,weight\n0,1,2\n1,3,0\n"),
     "nothing measured": (EQUATIONS + PARAMETERS + "[experiments]\nb = { until = 3 }", None),
     "patterns": (EQUATIONS + '[parameters]\n"*" = { start = 1, lower = 0 }\n' + DATA, None),
@@ -176,6 +178,18 @@ def test_loaded_problems(project, toml, csv):
     problem = project.load(toml, csv)
     path = save_problem(problem, project.folder / "out" / "p.toml")
     assert_same_problem(problem, load_problem(path))
+
+
+def test_noise_is_written_as_noise(project):
+    noise = '[noise]\ndefault = "5 %"\nB = 0.25\n'
+    problem = project.load(EQUATIONS + PARAMETERS + DATA + noise, "time,A,B,B.sigma\n0,1,2,\n1,3,0,0.5\n")
+    path = save_problem(problem, project.folder / "out" / "p.toml")
+    assert noise in path.read_text()
+    rows = (path.parent / "p.csv").read_text().splitlines()
+    assert rows[1:] == ["main,0.0,A,1.0,,0", "main,0.0,B,2.0,,0", "main,1.0,A,3.0,,1", "main,1.0,B,0.0,0.5,1"]
+    again = load_problem(path)
+    assert_same_problem(problem, again)
+    assert again.sigma.tolist() == [0.05, 0.25, 0.15000000000000002, 0.5]
 
 
 def test_text_of_the_file(project):

@@ -112,7 +112,7 @@ class TestContents:
         data = result.problem.measurements
         own = data.observable == "X"
         lengths = [0.5 * (s[1, 1] - s[0, 1]) for s in segments]
-        np.testing.assert_allclose(lengths, data.sigma[own])
+        np.testing.assert_allclose(lengths, result.problem.sigma[own])
         assert "data \N{PLUS-MINUS SIGN} sigma" in legend_texts(ax.figure)
 
     def test_no_error_bars_without_sigma(self):

@@ -12,6 +12,7 @@ from odefit.cli.changes import From, Set, changed
 from odefit.cli.output import announce_compilation, write_text
 from odefit.errors import OdefitError
 from odefit.formats import load_problem
+from odefit.problem.noise import fraction_of
 
 
 def simulate(
@@ -79,10 +80,8 @@ def _times(text: str | None) -> list[float] | None:
 
 
 def _noise(text: str) -> tuple[float, bool]:
-    number, percent, rest = text.partition("%")
     try:
-        if rest.strip():
-            raise ValueError
-        return (float(number) / 100.0, True) if percent else (float(number), False)
+        fraction = fraction_of(text)
+        return (float(text), False) if fraction is None else (fraction, True)
     except ValueError:
         raise OdefitError(f"--noise '{text}' is neither a number (0.01) nor a percentage ('5 %').") from None

@@ -24,7 +24,9 @@ import casadi as ca
 from odefit.compile.functions import SymbolicFunction
 from odefit.errors import ProblemError
 from odefit.model import Model
-from odefit.problem import Experiment, Problem
+from odefit.problem import Experiment, Problem, initial_name, state_of_initial
+from odefit.problem.noise import sigma_expressions
+from odefit.problem.resolution import computed_parameters, names_in, resolve_in_experiment, resolved, symbol_of
 
 Pattern = tuple[tuple[str, str | None], ...]
 
@@ -49,14 +51,6 @@ def constants_of(experiment: Experiment) -> list[float]:
     return [float(value) for _, value in sorted(overrides.items()) if not isinstance(value, str)]
 
 
-def _is_initial(name: str) -> bool:
-    return name.endswith("(0)")
-
-
-def _names_of_symbols(expression: Any) -> set[str]:
-    return {symbol.name() for symbol in ca.symvar(ca.SX(expression))}
-
-
 def stack(parts: Iterable[Any]) -> Any:
     """Return a column of scalar expressions, possibly empty."""
     listed = list(parts)
@@ -67,10 +61,10 @@ def variant_of(problem: Problem, pattern: Pattern) -> Variant:
     """Decide what is lifted and what is inlined for the experiments with this pattern."""
     model = problem.model
     moving = {model.time, *model.states}
-    ever = {name for e in problem.experiments for name in e.periods[0].overrides if not _is_initial(name)}
-    given = {name: text for name, text in pattern if not _is_initial(name)}
+    ever = {name for e in problem.experiments for name in e.periods[0].overrides if state_of_initial(name) is None}
+    given = {name: text for name, text in pattern if state_of_initial(name) is None}
     computed = {p.name: p.expression for p in problem.parameters if p.expression is not None}
-    replacing = _expressions_of_parameters(problem)
+    replacing = computed_parameters(problem)
     for name, text in given.items():
         replacing[name] = ca.SX.sym("c") if text is None else problem.expression(text)
     lifted: list[str] = []
@@ -78,7 +72,7 @@ def variant_of(problem: Problem, pattern: Pattern) -> Variant:
     for name in (*model.definitions, *model.parameters):
         if name not in ever and name not in computed:
             continue
-        moves = bool(_names_of_symbols(model.resolve([model.symbols[name]], replacing)[0]) & moving)
+        moves = bool(names_in(resolved(problem, [model.symbols[name]], replacing)[0]) & moving)
         text = given.get(name) if name in given else computed.get(name)
         if moves and text is not None:
             inlined.append((name, text))
@@ -87,19 +81,13 @@ def variant_of(problem: Problem, pattern: Pattern) -> Variant:
     return Variant(tuple(lifted), tuple(inlined))
 
 
-def _expressions_of_parameters(problem: Problem) -> dict[str, Any]:
-    """Parameters of the model that are defined by an expression."""
-    return {
-        p.name: problem.expression(p.expression)
-        for p in problem.parameters
-        if p.expression is not None and p.name in problem.model.parameters
-    }
-
-
 def parameters_of(problem: Problem, variant: Variant) -> tuple[str, ...]:
-    """Return the entries of p: the model's parameters that are not chosen by row, then what is lifted."""
+    """Return the entries of p: the model's parameters that are not chosen by row, what is lifted, own ones of sigma."""
     by_row = problem.slots.by_row
-    return (*(name for name in problem.model.parameters if name not in by_row), *variant.lifted)
+    texts = dict.fromkeys(sigma_expressions(problem).values())
+    sigmas = (resolve_in_experiment(problem, problem.expression(text), None) for text in texts)
+    own = {name for sigma in sigmas for name in names_in(sigma)} & {*problem.own_symbols} - {*by_row}
+    return (*(name for name in problem.model.parameters if name not in by_row), *variant.lifted, *sorted(own))
 
 
 def formal_parameters(problem: Problem) -> tuple[str, ...]:
@@ -108,67 +96,44 @@ def formal_parameters(problem: Problem) -> tuple[str, ...]:
     return tuple(p.name for p in problem.parameters if p.expression is None and p.name not in by_row)
 
 
-def symbol_of(problem: Problem, name: str) -> Any:
-    """Return the symbol of a parameter, the model's or the problem's own."""
-    return problem.model.symbols[name] if name in problem.model.symbols else problem.own_symbols[name]
-
-
-def resolve_own(problem: Problem, expressions: list[Any]) -> list[Any]:
-    """Replace parameters of the problem's own that are defined by expressions."""
-    own = {p.name: p.expression for p in problem.parameters if p.expression and p.name in problem.own_symbols}
-    for _ in range(len(own)):  # an expression may use another one; chains are at most this long
-        symbols = [problem.own_symbols[name] for name in own]
-        values = [problem.model.resolve([problem.expression(text)])[0] for text in own.values()]
-        expressions = ca.substitute(expressions, symbols, values)
-    return list(expressions)
-
-
-def resolve_in_experiment(problem: Problem, expression: Any, experiment: Experiment | None) -> Any:
-    """Return `expression` in the parameters, with what `experiment` replaces (None: nothing) put in."""
-    replacing = _expressions_of_parameters(problem)
-    for name, value in experiment.periods[0].overrides.items() if experiment else ():
-        if not _is_initial(name):
-            replacing[name] = problem.expression(value) if isinstance(value, str) else ca.SX(float(value))
-    return resolve_own(problem, problem.model.resolve([expression], replacing))[0]
-
-
 def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> SymbolicFunction:
     """Return ``(q, c) -> (p, y0)`` for the experiments with this pattern."""
     model = problem.model
     constants = [ca.SX.sym(f"c_{name}") for name, text in pattern if text is None]
     numbers = iter(constants)
     inlined = {name for name, _ in variant.inlined}
-    replacing = _expressions_of_parameters(problem)
+    replacing = computed_parameters(problem)
     initial = dict(model.initial)
     for name, text in pattern:
         value = next(numbers) if text is None else problem.expression(text)
-        if _is_initial(name):
-            initial[name[:-3].strip()] = value
+        state = state_of_initial(name)
+        if state is not None:
+            initial[state] = value
         elif name not in inlined:
             replacing[name] = value
     names = parameters_of(problem, variant)
     # the value of an inlined parameter is not used: its expression stands in the right-hand side
-    wanted = [ca.SX.nan() if name in inlined else model.symbols[name] for name in names]
+    wanted = [ca.SX.nan() if name in inlined else symbol_of(problem, name) for name in names]
     wanted += [initial[name] for name in model.states]
-    resolved = resolve_own(problem, model.resolve(wanted, replacing))
+    outputs = resolved(problem, wanted, replacing)
     formal = formal_parameters(problem)
-    _refuse_unknown(problem, [*names, *(f"{s}(0)" for s in model.states)], resolved, {*formal} - inlined, constants)
+    _refuse_unknown(problem, [*names, *map(initial_name, model.states)], outputs, {*formal} - inlined, constants)
     return SymbolicFunction(
         name="map",
         time=ca.SX.sym("t"),
         arrays=(("q", stack(symbol_of(problem, name) for name in formal)), ("c", stack(constants)), ("u", ca.SX(0, 1))),
         by=("q",),
-        out=stack(resolved),
+        out=stack(outputs),
     )
 
 
 def _refuse_unknown(
-    problem: Problem, names: list[str], resolved: list[Any], formal: set[str], constants: list[Any]
+    problem: Problem, names: list[str], outputs: list[Any], formal: set[str], constants: list[Any]
 ) -> None:
     """See that parameters and initial values depend on nothing but what the map is given."""
     known = formal | {constant.name() for constant in constants}
-    for name, expression in zip(names, resolved, strict=True):
-        left = sorted(_names_of_symbols(expression) - known)
+    for name, expression in zip(names, outputs, strict=True):
+        left = sorted(names_in(expression) - known)
         by_row = [other for other in left if other in problem.slots.by_row]
         if by_row:
             raise ProblemError(
@@ -183,15 +148,20 @@ def _refuse_unknown(
 
 
 def model_functions(problem: Problem, variant: Variant, observables: tuple[str, ...]) -> Mapping[str, SymbolicFunction]:
-    """Return right-hand side and observables as functions of ``t, y, p`` (and ``a``), definitions inlined."""
+    """Return right-hand side and observables as functions of ``t, y, p`` (and ``a``), definitions inlined.
+
+    Where noise is given by expressions, "sigma" is the standard deviation of each observable (0 where it is not).
+    """
     model: Model = problem.model
     by_row = problem.slots.by_row
     replacing = {name: problem.expression(text) for name, text in variant.inlined}
     wanted = [*(model.rhs[name] for name in model.states), *(model.symbols[name] for name in observables)]
-    resolved = resolve_own(problem, model.resolve(wanted, replacing, keeping=variant.lifted))
-    n = len(model.states)
-    for name, expression in zip(model.states, resolved[:n], strict=True):
-        for other in sorted(_names_of_symbols(expression) & {*by_row}):
+    texts = sigma_expressions(problem)
+    wanted += [problem.expression(texts[name]) if name in texts else ca.SX(0) for name in observables if texts]
+    outputs = resolved(problem, wanted, replacing, keeping=variant.lifted)
+    n, m = len(model.states), len(observables)
+    for name, expression in zip(model.states, outputs[:n], strict=True):
+        for other in sorted(names_in(expression) & {*by_row}):
             raise ProblemError(
                 f"the equation of '{name}' uses '{other}', which has a different value for single measurements of "
                 "one experiment; such a parameter may enter observables only."
@@ -199,19 +169,23 @@ def model_functions(problem: Problem, variant: Variant, observables: tuple[str, 
     names = parameters_of(problem, variant)
     common = (
         ("y", stack(model.symbols[name] for name in model.states)),
-        ("p", stack(model.symbols[name] for name in names)),
+        ("p", stack(symbol_of(problem, name) for name in names)),
         ("u", ca.SX(0, 1)),
     )
     a = stack(symbol_of(problem, name) for name in by_row)
     time = model.symbols[model.time]
     # a parameter of the problem's own that an inlined expression uses must reach the right-hand side
-    own = {name for e in resolved for name in _names_of_symbols(e)} & {*problem.own_symbols} - {*by_row}
+    own = {name for e in outputs for name in names_in(e)} & {*problem.own_symbols} - {*by_row, *names}
     if own:
         raise ProblemError(
             f"'{sorted(own)[0]}' does not occur in the equations, but an expression that changes along the "
             "trajectory uses it; add it to the equations as a definition of its own."
         )
-    return {
-        "rhs": SymbolicFunction("rhs", time, common, ("y", "p"), stack(resolved[:n]), directional=True),
-        "observe": SymbolicFunction("observe", time, (*common, ("a", a)), ("y", "p", "a"), stack(resolved[n:])),
+    by_measurement = (*common, ("a", a))
+    functions = {
+        "rhs": SymbolicFunction("rhs", time, common, ("y", "p"), stack(outputs[:n]), directional=True),
+        "observe": SymbolicFunction("observe", time, by_measurement, ("y", "p", "a"), stack(outputs[n : n + m])),
     }
+    if texts:
+        functions["sigma"] = SymbolicFunction("sigma", time, by_measurement, ("y", "p", "a"), stack(outputs[n + m :]))
+    return functions

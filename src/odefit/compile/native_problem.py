@@ -25,6 +25,7 @@ from odefit.compile.penalties import penalty_function
 from odefit.errors import UnsupportedError
 from odefit.model.kept import Kept
 from odefit.problem import Problem
+from odefit.problem.noise import sigma_expressions
 
 Matrix = npt.NDArray[np.float64]
 
@@ -60,10 +61,11 @@ class CompiledModel:
 
 @dataclass(frozen=True, eq=False)
 class NativeVariant:
-    """The code of one right-hand side and its observables."""
+    """The code of one right-hand side, its observables and, where they are expressions, their standard deviations."""
 
     model: CompiledModel
     observe: NativeFunction
+    sigma: NativeFunction | None
     symbolic: Variant
 
 
@@ -88,8 +90,9 @@ def _fingerprint(problem: Problem) -> tuple[Any, ...]:
     names = tuple((p.name, p.expression, p.per, p.penalty and p.penalty.kind) for p in problem.parameters)
     patterns = tuple(pattern_of(e) for e in problem.experiments)
     rules = tuple((rule.expression, rule.prior.kind) for rule in problem.rules)
+    sigmas = tuple(sigma_expressions(problem).items())
     layout = problem.structure.slots
-    return ("native", patterns, names, problem.observables, rules, layout.names, layout.by_row, layout.fitted)
+    return ("native", patterns, names, problem.observables, sigmas, rules, layout.names, layout.by_row, layout.fitted)
 
 
 def _build(problem: Problem) -> NativeProblem:
@@ -119,5 +122,8 @@ def _build_variant(problem: Problem, variant: Variant) -> NativeVariant:
     names = parameters_of(problem, variant)
     n, k = len(problem.model.states), len(names)
     title = f"model with {n} state{'s' * (n != 1)} and {k} parameter{'s' * (k != 1)}"
-    library = FunctionLibrary(title, list(model_functions(problem, variant, problem.observables).values()))
-    return NativeVariant(CompiledModel(problem.model.states, names, library["rhs"]), library["observe"], variant)
+    functions = model_functions(problem, variant, problem.observables)
+    library = FunctionLibrary(title, list(functions.values()))
+    sigma = library["sigma"] if "sigma" in functions else None
+    model = CompiledModel(problem.model.states, names, library["rhs"])
+    return NativeVariant(model, library["observe"], sigma, variant)

@@ -6,10 +6,11 @@ from typing import Any
 
 import casadi as ca
 
-from odefit.compile.conditions import resolve_own, stack, symbol_of
+from odefit.compile.conditions import stack
 from odefit.compile.functions import SymbolicFunction
 from odefit.problem import Problem
 from odefit.problem.priors import LAPLACE_ROUNDING, Prior
+from odefit.problem.resolution import resolve_in_experiment, symbol_of
 
 
 def _residual(kind: str, value: Any, first: Any, second: Any) -> Any:
@@ -44,15 +45,10 @@ def penalty_function(problem: Problem) -> SymbolicFunction | None:
         symbol_of(problem, slot.name) if slot.parameter.per is None else ca.SX.sym(slot.name)
         for slot in problem.slots.slots
     ]
-    replacing = {
-        p.name: problem.expression(p.expression)
-        for p in problem.parameters
-        if p.expression is not None and p.name in problem.model.parameters
-    }
     numbers: list[Any] = []
     residuals: list[Any] = []
     for text, prior, slot in terms:
-        value = q[slot] if slot is not None else problem.model.resolve([problem.expression(text)], replacing)[0]
+        value = q[slot] if slot is not None else resolve_in_experiment(problem, problem.expression(text), None)
         first, second = ca.SX.sym("first"), ca.SX.sym("second")
         numbers += [first, second]
         residuals.append(_residual(prior.kind, value, first, second))
@@ -61,7 +57,7 @@ def penalty_function(problem: Problem) -> SymbolicFunction | None:
         time=ca.SX.sym("t"),
         arrays=(("q", stack(q)), ("c", stack(numbers)), ("u", ca.SX(0, 1))),
         by=("q",),
-        out=stack(resolve_own(problem, residuals)),
+        out=stack(residuals),
     )
 
 

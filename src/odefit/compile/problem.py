@@ -111,6 +111,10 @@ class CompiledProblem:
         """Return the observables of experiment `e`; see `CompiledStructure.observe`."""
         return self.structure.observe(e)
 
+    def sigma(self, e: int) -> NativeFunction | None:
+        """Return the standard deviations of the observables of experiment `e`; see `CompiledStructure.sigma`."""
+        return self.structure.sigma(e)
+
     def variant(self, e: int) -> Variant:
         """Return what experiment `e` changes in the model, symbolically."""
         return self.structure.variant(e)

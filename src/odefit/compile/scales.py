@@ -9,7 +9,7 @@ log10   10^theta                           q ln 10               q (ln 10)^2
 logit   a + (b - a) z, z = 1/(1+e^-theta)  (b - a) z (1 - z)     (b - a) z (1 - z)(1 - 2z)
 ======  =================================  ====================  ========================
 
-The codes are positions in `odefit.problem.SCALES`.
+`CODES` holds what kernels call a scale.
 """
 
 from __future__ import annotations
@@ -20,20 +20,22 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.native.kernel import kernel
+from odefit.problem.parameters import SCALES
 
-LINEAR, LOG, LOG10, LOGIT = range(4)
+CODES = {name: code for code, name in enumerate(SCALES)}
+LINEAR, LOG, LOG10, LOGIT = (CODES[name] for name in ("linear", "log", "log10", "logit"))
 _LN10 = math.log(10.0)
 
 
 @kernel(inline=True)
 def natural_value(code, theta, lower, upper):
     """Return q, dq/dtheta, d2q/dtheta2."""
-    if code == 0:
+    if code == LINEAR:
         return theta, 1.0, 0.0
-    if code == 1:
+    if code == LOG:
         q = math.exp(theta)
         return q, q, q
-    if code == 2:
+    if code == LOG10:
         q = math.exp(_LN10 * theta)
         return q, q * _LN10, q * _LN10 * _LN10
     small = math.exp(-abs(theta))

@@ -16,8 +16,8 @@ from odefit.compile.conditions import Variant, constants_of, formal_parameters
 from odefit.compile.functions import NativeFunction
 from odefit.compile.native_problem import CompiledModel, NativeProblem, native_problem
 from odefit.compile.penalties import penalty_constants
-from odefit.compile.scales import LINEAR
-from odefit.problem import SCALES, Problem
+from odefit.compile.scales import CODES, LINEAR
+from odefit.problem import Problem
 
 Vector = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -62,7 +62,7 @@ class CompiledStructure:
         self.free = np.array(free, dtype=np.int64)
         self.theta_names = tuple(layout.names[i] for i in free)
         self.theta_scales = tuple(owners[i].scale for i in free)
-        self.scale_codes = np.array([SCALES.index(scale) for scale in self.theta_scales], dtype=np.int64)
+        self.scale_codes = np.array([CODES[scale] for scale in self.theta_scales], dtype=np.int64)
         self.theta_of_q = np.full(len(owners), -1, dtype=np.int64)
         self.theta_of_q[self.free] = np.arange(len(free))
         formal = formal_parameters(problem)
@@ -90,6 +90,13 @@ class CompiledStructure:
         They are differentiated by (y, p, a); `a` holds the parameters whose value depends on the measurement.
         """
         return self._native.variants[self._native.variant_of[e]].observe
+
+    def sigma(self, e: int) -> NativeFunction | None:
+        """Return the standard deviations ``sigma(t, y, p, u, a)`` of the observables where expressions say them.
+
+        They have the form of `observe`, 0 for observables whose noise is no expression; None where all are numbers.
+        """
+        return self._native.variants[self._native.variant_of[e]].sigma
 
     def variant(self, e: int) -> Variant:
         """Return what experiment `e` changes in the model, symbolically."""

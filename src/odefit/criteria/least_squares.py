@@ -15,7 +15,7 @@ import numpy.typing as npt
 from odefit.criteria.contract import Rows
 from odefit.errors import ProblemError
 from odefit.native.kernel import kernel
-from odefit.problem import Measurements
+from odefit.problem import Problem
 
 Array = npt.NDArray[np.float64]
 
@@ -28,21 +28,21 @@ def weighted_residual(value, datum, root_weight):
     return root_weight * (value - datum)
 
 
-def root_weights(data: Measurements) -> Array:
+def root_weights(problem: Problem) -> Array:
     """Return ``sqrt(w)`` of each measurement, 0 for those that take no part."""
-    given = np.isfinite(data.sigma)
-    used = np.isfinite(data.value) & (data.weight != 0)
+    data, sigma = problem.measurements, problem.sigma
+    given, used = np.isfinite(sigma), data.used
     if given[used].any() and not given[used].all():
         raise ProblemError(
             "some measurements have a sigma and others have none; give all of them one, or none "
             "(then a common one is estimated)."
         )
     weight = np.where(np.isnan(data.weight), 1.0, data.weight)
-    root = np.where(given & np.isfinite(weight), 1.0 / np.where(given, data.sigma, 1.0), np.sqrt(weight))
+    root = np.where(given & np.isfinite(weight), 1.0 / np.where(given, sigma, 1.0), np.sqrt(weight))
     return np.where(used, root, 0.0)
 
 
-def heavy_measurements(data: Measurements, roots: Array) -> tuple[npt.NDArray[np.bool_], Array]:
+def heavy_measurements(problem: Problem, roots: Array) -> tuple[npt.NDArray[np.bool_], Array]:
     """Tell which measurements have a very large or infinite weight, and what ordinary ones like them have.
 
     Large means a thousand times the median of the same observable: where all values of an observable have
@@ -53,6 +53,7 @@ def heavy_measurements(data: Measurements, roots: Array) -> tuple[npt.NDArray[np
     heavy, ordinary
         Per measurement: whether it is heavy, and the ordinary root weight.
     """
+    data, sigma = problem.measurements, problem.sigma
     heavy = np.isinf(roots)
     ordinary = np.ones(roots.size)
     if np.isnan(data.weight).all():
@@ -64,13 +65,13 @@ def heavy_measurements(data: Measurements, roots: Array) -> tuple[npt.NDArray[np
         typical = float(np.median(roots[own & finite])) if (own & finite).any() else everywhere
         ordinary[own] = typical
         heavy[own] |= roots[own] >= math.sqrt(_HEAVY) * typical
-    given = np.isfinite(data.sigma)
-    return heavy & ~(given & np.isfinite(roots)), np.where(given, 1.0 / np.where(given, data.sigma, 1.0), ordinary)
+    given = np.isfinite(sigma)
+    return heavy & ~(given & np.isfinite(roots)), np.where(given, 1.0 / np.where(given, sigma, 1.0), ordinary)
 
 
-def has_absolute_sigma(data: Measurements) -> bool:
+def has_absolute_sigma(problem: Problem) -> bool:
     """Tell whether the standard deviations are known, so that the covariance is not rescaled."""
-    return bool(np.isfinite(data.sigma).any())
+    return bool(np.isfinite(problem.sigma).any())
 
 
 class SumOfSquares:

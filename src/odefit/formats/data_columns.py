@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from typing import Literal
 
 from odefit.errors import ProblemError, UnsupportedError, suggestion
-from odefit.formats.data_options import DataOptions
+from odefit.formats.data_options import PLANNED, RESERVED, ROW, TIDY, DataOptions
 from odefit.formats.sheet import Sheet
 from odefit.model import Model
 from odefit.model.names import normal_form
 
 Kind = Literal["wide", "tidy", "matrix"]
-TIDY = ("observable", "value")
-ROW = ("experiment", "sigma", "weight")
-PLANNED = ("below", "above", "from", "side")
 SPREADS = ("sigma", "weight")
-RESERVED = ("time", "row", *TIDY, *ROW, *PLANNED)
 
 
 @dataclass(frozen=True)
@@ -27,7 +23,7 @@ class DataNames:
     Attributes
     ----------
     observables
-        States and definitions; None if any name will do.
+        States, definitions, and conditions, which are checked; None if any name will do.
     groups
         Columns that some parameter has one value per entry of.
     experiments
@@ -42,8 +38,14 @@ class DataNames:
     time: str = "time"
 
     @classmethod
-    def of(cls, model: Model | None, per: Iterable[str | None], experiments: Iterable[str] = ()) -> DataNames:
-        """Collect the names of a model, of `per` of its parameters, and of experiments."""
+    def of(
+        cls,
+        model: Model | None,
+        per: Iterable[str | None],
+        experiments: Iterable[str] = (),
+        conditions: Iterable[str] = (),
+    ) -> DataNames:
+        """Collect the names of a model, of `per` of its parameters, of experiments, and of what these set."""
         groups = tuple(dict.fromkeys(name for name in per if name is not None and name != "experiment"))
         for name in groups:
             if name in RESERVED:
@@ -58,7 +60,8 @@ class DataNames:
                 )
         if model is None:
             return cls(None, groups, tuple(experiments))
-        return cls((*model.states, *model.definitions), groups, tuple(experiments), model.time)
+        observables = dict.fromkeys((*model.states, *model.definitions, *conditions))
+        return cls(tuple(observables), groups, tuple(experiments), model.time)
 
     def observes(self, name: str) -> bool:
         """Tell whether `name` can be measured."""

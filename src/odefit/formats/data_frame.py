@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from odefit.errors import ProblemError
 from odefit.formats.data_columns import DataNames
-from odefit.formats.data_noise import Noise
 from odefit.formats.data_options import DataOptions
 from odefit.formats.data_section import MAIN, joined
-from odefit.formats.data_values import values_of
+from odefit.formats.data_values import located, values_of
+from odefit.formats.noise_section import read_noise
 from odefit.formats.sheet_frame import sheet_of_frame
 from odefit.model import Model
 from odefit.problem import Measurements
+from odefit.problem.noise import check_measured, standard_deviations
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,7 +47,8 @@ def measurements_from_frame(
         As in ``[data]``: the time column, the date that is time 0, new names of columns, how to melt a
         matrix (``{"into": "wavelength", "value": "absorbance"}``), the default standard deviation.
     noise
-        As ``[noise]``: observable -> standard deviation, a number or text such as "5 %".
+        As ``[noise]``: observable -> standard deviation, a number or text such as "5 %".  With it, and with `sigma`,
+        every value gets a standard deviation of its own; ``Problem(noise=...)`` keeps it as a property of the problem.
     per
         Columns that parameters have one value per entry of; they become groups.
     experiments
@@ -69,7 +72,17 @@ def measurements_from_frame(
             one, name=name, time=names.times(options), texts=names.texts(options), rename=options.columns
         )
         parts.append(values_of(sheet, options, names, owner))
-    return joined(parts, Noise.of(noise or {}, sigma), options, names)
+    measurements = joined(parts, options, names)
+    entries = read_noise(noise or {}, sigma)
+    for name, entry in entries.items():
+        if entry.expression is not None:
+            raise ProblemError(
+                f"the sigma \"{entry.expression}\" of '{name}' is an expression, which only a problem can evaluate; "
+                "give it to Problem(noise=...)."
+            )
+    check_measured(entries, list(dict.fromkeys(measurements.observable.tolist())))
+    with located(parts):
+        return dataclasses.replace(measurements, sigma=standard_deviations(measurements, entries))
 
 
 def _frames(given: Any) -> list[tuple[str, Any, str | None]]:

@@ -11,6 +11,12 @@ from odefit.errors import ProblemError
 from odefit.formats.data_dates import origin_of
 from odefit.formats.sections import check_keys, table, text
 
+TIDY = ("observable", "value")
+ROW = ("experiment", "sigma", "weight")
+PLANNED = ("below", "above", "from", "side")
+RESERVED = ("time", "row", *TIDY, *ROW, *PLANNED)
+"""Columns with a meaning of their own."""
+
 
 @dataclass(frozen=True)
 class Melt:
@@ -65,7 +71,6 @@ def _melt(given: Any) -> Melt:
                 f'[data] melt has no \'{key}\'; write melt = {{ into = "new column", value = "observable" }}.'
             )
     melt = Melt(text("[data] melt into", section["into"]).strip(), text("[data] melt value", section["value"]).strip())
-    reserved = ("time", "observable", "value", "sigma", "weight", "row")
-    if not melt.into or melt.into in reserved:
+    if not melt.into or (melt.into in RESERVED and melt.into != "experiment"):
         raise ProblemError(f"[data] melt into = '{melt.into}' cannot be the name of a new column; choose another one.")
     return melt

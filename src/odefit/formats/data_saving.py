@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from odefit.errors import ProblemError, UnsupportedError
-from odefit.formats.data_columns import RESERVED
+from odefit.formats.data_options import RESERVED
 from odefit.formats.sheet import MISSING, Column
 from odefit.problem import Problem
 

@@ -1,4 +1,4 @@
-"""``[data]`` and ``[noise]``: all files of a problem become its measurements.
+"""``[data]``: all files of a problem become its measurements.
 
 Which experiment a file without a column ``experiment`` belongs to:
 
@@ -22,9 +22,8 @@ import numpy as np
 from odefit.errors import ProblemError, suggestion
 from odefit.formats.data_columns import DataNames
 from odefit.formats.data_files import DataFile, find_data_files
-from odefit.formats.data_noise import Noise
 from odefit.formats.data_options import DataOptions
-from odefit.formats.data_values import Values, values_of
+from odefit.formats.data_values import Values, located, values_of
 from odefit.formats.sections import check_keys
 from odefit.formats.sheet import Sheet
 from odefit.formats.sheet_file import read_sheet
@@ -36,17 +35,16 @@ KEYS = ("file", "columns", "time", "origin", "sigma", "melt")
 
 def read_data(
     section: dict[str, Any],
-    noise: dict[str, Any],
     folder: Path,
     names: DataNames,
     described: Sequence[Experiment],
-) -> Measurements:
-    """Read the data of a problem file.
+) -> tuple[Measurements, Sequence[Values]]:
+    """Read the data of a problem file; return them with the values of each sheet, which know their places.
 
     Parameters
     ----------
-    section, noise
-        The tables ``[data]`` and ``[noise]``.
+    section
+        The table ``[data]``.
     folder
         What file names are relative to.
     names
@@ -56,7 +54,6 @@ def read_data(
     """
     check_keys("[data]", section, KEYS)
     options = DataOptions.of(**{key: section.get(key) for key in ("time", "origin", "columns", "melt")})
-    spread = Noise.of(noise, section.get("sigma"))
     if "file" not in section:
         raise ProblemError('there are no data; add file = "....csv" to [data].')
     files = find_data_files(section["file"], folder)
@@ -67,7 +64,7 @@ def read_data(
     bare = [file for file, sheet in zip(files, sheets, strict=True) if "experiment" not in sheet and not melted]
     owners = _owners(bare, described, alone=len(files) == 1)
     parts = [values_of(sheet, options, names, owners.get(file.path)) for file, sheet in zip(files, sheets, strict=True)]
-    return joined(parts, spread, options, names)
+    return joined(parts, options, names), parts
 
 
 def _owners(files: Sequence[DataFile], described: Sequence[Experiment], *, alone: bool) -> dict[Path, str]:
@@ -104,10 +101,9 @@ def _named_by_title(owners: dict[Path, str]) -> dict[Path, str]:
     return owners
 
 
-def joined(parts: Sequence[Values], noise: Noise, options: DataOptions, names: DataNames) -> Measurements:
-    """Put the values of all sheets together, with the standard deviations that `noise` gives."""
+def joined(parts: Sequence[Values], options: DataOptions, names: DataNames) -> Measurements:
+    """Put the values of all sheets together."""
     _check_renamed([part.sheet for part in parts], options)
-    noise.check(name for part in parts for name in dict.fromkeys(part.observable.tolist()))
     groups = dict.fromkeys(name for part in parts for name in part.groups)
     for name in names.groups:
         if name not in groups:
@@ -119,19 +115,20 @@ def joined(parts: Sequence[Values], noise: Noise, options: DataOptions, names: D
     for part in parts:
         # rows of later sheets are numbered on; the first one keeps its own numbers
         rows.append(part.row + (int(rows[-1].max()) + 1 - int(part.row.min()) if rows else 0))
-    return Measurements(
-        experiment=_stacked([part.experiment for part in parts]),
-        time=_stacked([part.time for part in parts]),
-        observable=_stacked([part.observable for part in parts]),
-        value=_stacked([part.value for part in parts]),
-        row=_stacked(rows),
-        sigma=_stacked([noise.sigmas(part) for part in parts]),
-        weight=_stacked([part.weight for part in parts]),
-        groups={
-            name: _stacked([part.groups.get(name, np.full(len(part.value), "", dtype=object)) for part in parts])
-            for name in groups
-        },
-    )
+    with located(parts):
+        return Measurements(
+            experiment=_stacked([part.experiment for part in parts]),
+            time=_stacked([part.time for part in parts]),
+            observable=_stacked([part.observable for part in parts]),
+            value=_stacked([part.value for part in parts]),
+            row=_stacked(rows),
+            sigma=_stacked([part.sigma for part in parts]),
+            weight=_stacked([part.weight for part in parts]),
+            groups={
+                name: _stacked([part.groups.get(name, np.full(len(part.value), "", dtype=object)) for part in parts])
+                for name in groups
+            },
+        )
 
 
 def _check_renamed(sheets: Sequence[Sheet], options: DataOptions) -> None:

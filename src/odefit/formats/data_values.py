@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from odefit.errors import ProblemError, UnsupportedError, suggestion
+from odefit.errors import MeasurementError, ProblemError, UnsupportedError, suggestion
 from odefit.formats.data_columns import DataNames, Layout, layout_of
 from odefit.formats.data_dates import date_of, days_since
 from odefit.formats.data_options import DataOptions
@@ -48,11 +49,19 @@ class Values:
         row, position = divmod(index, len(self.columns))
         return self.sheet.place(row, self.columns[position])
 
-    def refuse(self, wrong: npt.NDArray[np.bool_], message: Callable[[int], str]) -> None:
-        """Raise for the first value that is wrong, with its place."""
-        if wrong.any():
-            index = int(np.flatnonzero(wrong)[0])
-            raise ProblemError(f"{self.place(index)}: {message(index)}")
+
+@contextmanager
+def located(parts: Sequence[Values]) -> Iterator[None]:
+    """Let an error about a single measurement name its place in the sheets, put together in this order."""
+    try:
+        yield
+    except MeasurementError as error:
+        index = error.index
+        for part in parts:
+            if index < len(part.value):
+                raise ProblemError(f"{part.place(index)}: {error.fault}") from error
+            index -= len(part.value)
+        raise
 
 
 def values_of(sheet: Sheet, options: DataOptions, names: DataNames, experiment: str | None) -> Values:
@@ -70,9 +79,7 @@ def values_of(sheet: Sheet, options: DataOptions, names: DataNames, experiment: 
         several = f", but there are the experiments {known}" if known else ", and there are other data"
         raise ProblemError(f"{sheet.name} has no column 'experiment'{several}; add that column.")
     times = _times(sheet, layout.time, options)
-    values = (_tidy if layout.kind == "tidy" else _spread)(sheet, layout, options, names, times, experiment)
-    _check(values)
-    return values
+    return (_tidy if layout.kind == "tidy" else _spread)(sheet, layout, options, names, times, experiment)
 
 
 def _times(sheet: Sheet, column: str, options: DataOptions) -> Array:
@@ -211,17 +218,3 @@ def _row_numbers(sheet: Sheet) -> npt.NDArray[np.int64]:
         place = sheet.place(int(np.flatnonzero(wrong)[0]), "row")
         raise ProblemError(f"{place}: the row is not a whole number; values with the same number were taken together.")
     return numbers.astype(np.int64)
-
-
-def _check(values: Values) -> None:
-    sigma, weight = values.sigma, values.weight
-    values.refuse(np.isinf(values.value), lambda i: "the value is infinite; leave a missing value empty.")
-    values.refuse(
-        (sigma <= 0) | np.isinf(sigma),
-        lambda i: f"its sigma is {sigma[i]:g}; a standard deviation is positive and finite.",
-    )
-    values.refuse(weight < 0, lambda i: f"its weight is {weight[i]:g}; weights lie between 0 and inf.")
-    values.refuse(
-        np.isfinite(sigma) & np.isfinite(weight) & (weight != 0),
-        lambda i: "it has both a sigma and a weight; give one of the two (or weight 0 or inf).",
-    )

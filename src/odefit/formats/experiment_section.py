@@ -17,7 +17,7 @@ from odefit.formats.sheet import MISSING, Sheet, number_of
 from odefit.formats.sheet_file import read_sheet
 from odefit.model import Model
 from odefit.model.names import normal_form
-from odefit.problem import Experiment, Period
+from odefit.problem import Experiment, Period, initial_name
 
 OPTIONS = ("until", "use")
 PLANNED = ("start", "before")
@@ -100,7 +100,7 @@ def _check_columns(sheet: Sheet, name_column: str, model: Model) -> None:
         name = normal_form(column)
         if name in model.states:
             raise ProblemError(
-                f"{sheet.name} has a column '{column}', a state; write '{column}(0)' for its initial value."
+                f"{sheet.name} has a column '{column}', a state; write '{initial_name(column)}' for its initial value."
             )
         if name not in known:
             raise ProblemError(
@@ -109,7 +109,7 @@ def _check_columns(sheet: Sheet, name_column: str, model: Model) -> None:
 
 
 def _replaceable(model: Model) -> tuple[str, ...]:
-    initial: Iterable[str] = (f"{state}(0)" for state in model.states)
+    initial: Iterable[str] = map(initial_name, model.states)
     return (*initial, *model.parameters, *model.definitions)
 
 

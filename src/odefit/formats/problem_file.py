@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +11,17 @@ import numpy as np
 from odefit.errors import LanguageError, OdefitError, ProblemError, UnsupportedError, suggestion
 from odefit.formats.data_columns import DataNames
 from odefit.formats.data_section import read_data
+from odefit.formats.data_values import Values, located
 from odefit.formats.experiment_section import read_experiments
 from odefit.formats.inheritance import Located, read_document
+from odefit.formats.noise_section import read_noise
 from odefit.formats.parameter_section import read_parameters
 from odefit.formats.sections import check_keys, number, table, text, words_for
 from odefit.formats.settings_section import read_settings
 from odefit.model import Model
 from odefit.model.names import normal_form
-from odefit.problem import Experiment, Measurements, Parameter, Period, Problem
+from odefit.problem import Experiment, Measurements, Noise, Parameter, Period, Problem
+from odefit.problem.conditions import condition_names
 
 _SECTIONS = (
     "title", "time", "base", "model", "parameters", "data", "experiments", "noise", "constraints", "derived",
@@ -57,20 +60,23 @@ def _problem(content: dict[str, Any], folder: Path) -> Problem:
     described = read_experiments(table("[experiments]", content.get("experiments", {})), t0, model)
     derived = _texts("[derived]", content.get("derived", {}))
     units = _texts("[units]", content.get("units", {}))
-    names = DataNames.of(model, (p.per for p in parameters), (e.name for e in described))
-    measurements = _measurements(content, folder, names, described)
-    return Problem(
-        model=model,
-        parameters=parameters,
-        measurements=measurements,
-        experiments=_experiments(described, measurements, t0),
-        constraints=_rules(table("[constraints]", content.get("constraints", {}))),
-        derived=derived,
-        units=checked_units(units, model, parameters, derived),
-        settings=read_settings(content),
-        title=text("title", content.get("title", "")),
-        starts=starts,
-    )
+    names = DataNames.of(model, (p.per for p in parameters), (e.name for e in described), condition_names(described))
+    noise = _noise(content)
+    measurements, parts = _measurements(content, folder, names, described)
+    with located(parts):
+        return Problem(
+            model=model,
+            parameters=parameters,
+            measurements=measurements,
+            noise=noise,
+            experiments=_experiments(described, measurements, t0),
+            constraints=_rules(table("[constraints]", content.get("constraints", {}))),
+            derived=derived,
+            units=checked_units(units, model, parameters, derived),
+            settings=read_settings(content),
+            title=text("title", content.get("title", "")),
+            starts=starts,
+        )
 
 
 def _check_sections(content: Mapping[str, Any]) -> None:
@@ -94,21 +100,22 @@ def _model(section: dict[str, Any], time: str) -> Model:
 
 def _measurements(
     content: Mapping[str, Any], folder: Path, names: DataNames, described: tuple[Experiment, ...]
-) -> Measurements:
+) -> tuple[Measurements, Sequence[Values]]:
     """Read the data; a file that describes experiments may have none, to simulate only."""
     section = dict(table("[data]", content.get("data", {})))
-    noise = table("[noise]", content.get("noise", {}))
     if "data" not in content and described:
-        if noise:
-            raise ProblemError("[noise] says how exact data are, but there are none; add [data] or remove [noise].")
         nothing = np.empty(0)
-        return Measurements(experiment=nothing, time=nothing, observable=nothing, value=nothing)
+        return Measurements(experiment=nothing, time=nothing, observable=nothing, value=nothing), ()
     if "data" not in content:
         raise ProblemError('there are no data; add [data] with file = "....csv".')
     file = section.get("file")
     if isinstance(file, Located):
         section["file"], folder = file.given, file.folder
-    return read_data(section, noise, folder, names, described)
+    return read_data(section, folder, names, described)
+
+
+def _noise(content: Mapping[str, Any]) -> dict[str, Noise]:
+    return read_noise(table("[noise]", content.get("noise", {})), table("[data]", content.get("data", {})).get("sigma"))
 
 
 def _experiments(described: tuple[Experiment, ...], measurements: Measurements, t0: float) -> tuple[Experiment, ...]:

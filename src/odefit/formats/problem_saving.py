@@ -71,6 +71,7 @@ def _document(problem: Problem, data: str) -> str:
     tables: dict[str, Any] = {
         "parameters": entries,
         "data": _data(problem, data),
+        "noise": {name: noise.sigma for name, noise in problem.noise.items()},
         "experiments": {one.name: _experiment(one) for one in problem.experiments},
         "constraints": {"rules": list(problem.constraints)} if problem.constraints else {},
         "derived": problem.derived,

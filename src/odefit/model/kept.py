@@ -24,6 +24,9 @@ class Kept:
         self._things: OrderedDict[Hashable, Any] = OrderedDict()
         self._lock = threading.RLock()  # making one thing may ask for another
 
+    def __len__(self) -> int:
+        return len(self._things)
+
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
         """Return what `make` returns, or returned when it was called for this key."""
         with self._lock:

@@ -1,8 +1,20 @@
 """The estimation problem: parameters, experiments, measurements - numbers and names, validated, frozen."""
 
-from odefit.problem.experiments import Experiment, Period
+from odefit.problem.experiments import Experiment, Period, initial_name, state_of_initial
 from odefit.problem.measurements import Measurements
+from odefit.problem.noise import Noise
 from odefit.problem.parameters import SCALES, Parameter
 from odefit.problem.problem import Problem, Settings
 
-__all__ = ["SCALES", "Experiment", "Measurements", "Parameter", "Period", "Problem", "Settings"]
+__all__ = [
+    "SCALES",
+    "Experiment",
+    "Measurements",
+    "Noise",
+    "Parameter",
+    "Period",
+    "Problem",
+    "Settings",
+    "initial_name",
+    "state_of_initial",
+]

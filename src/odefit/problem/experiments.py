@@ -10,6 +10,17 @@ from odefit.errors import ProblemError, UnsupportedError
 from odefit.problem.values import FrozenMapping, Value, one_nan
 
 USES = ("fit", "validate", "predict")
+_INITIAL = "(0)"
+
+
+def initial_name(state: str) -> str:
+    """Return the name of the initial value of a state, ``A(0)`` for ``A``."""
+    return f"{state}{_INITIAL}"
+
+
+def state_of_initial(name: str) -> str | None:
+    """Return ``A`` for the name ``A(0)`` of an initial value, None for other names."""
+    return name.removesuffix(_INITIAL).strip() if name.endswith(_INITIAL) else None
 
 
 @dataclass(frozen=True)

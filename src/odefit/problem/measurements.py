@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from odefit.errors import ProblemError, UnsupportedError, suggestion
+from odefit.errors import MeasurementError, ProblemError, UnsupportedError, suggestion
 from odefit.problem.values import FrozenMapping, Value
 
 Column = npt.NDArray[Any]
+_FURTHER = ("row", "sigma", "weight", "side", "since", "censoring")
 
 
 def _empty() -> dict[str, Column]:
@@ -64,7 +66,7 @@ class Measurements(Value):
         Which values were taken together (the line of the data file): kept for criteria that need
         whole rows.
     sigma
-        Absolute standard deviation, NaN where none is given.
+        Absolute standard deviation of the single value, NaN where it has none of its own (see `Problem.sigma`).
     weight
         Relative weight (the residual is multiplied by its square root), NaN where none is given; 0
         ignores the value, infinity makes the model pass through it.
@@ -137,27 +139,30 @@ class Measurements(Value):
         ]
 
     def _check(self, n: int) -> None:
-        columns = ("experiment", "time", "observable", "row", "sigma", "weight", "side", "since", "censoring")
-        for name in columns:
+        for name in ("experiment", "time", "observable", *_FURTHER):
             length = len(getattr(self, name))
             if length != n:
                 raise ProblemError(f"the data column '{name}' has {length} entries but there are {n} values.")
         for name, column in self.groups.items():
             if len(column) != n:
                 raise ProblemError(f"the data column '{name}' has {len(column)} entries but there are {n} values.")
-        if not np.isfinite(self.time).all():
-            raise ProblemError("a measurement has no finite time; every value needs the time at which it was taken.")
-        if np.isinf(self.value).any():
-            raise ProblemError("a measured value is infinite; leave a missing value empty.")
-        if (self.sigma <= 0).any() or np.isinf(self.sigma).any():
-            bad = self.sigma[(self.sigma <= 0) | np.isinf(self.sigma)][0]
-            raise ProblemError(f"a measurement has sigma = {bad:g}; a standard deviation is positive and finite.")
-        if (self.weight < 0).any():
-            raise ProblemError("a measurement has a negative weight; weights lie between 0 and infinity.")
-        both = np.isfinite(self.sigma) & np.isfinite(self.weight) & (self.weight != 0)
-        if both.any():
-            raise ProblemError("a measurement has both sigma and weight; give one of the two (or weight 0).")
+        self._check_values()
         self._refuse_unsupported()
+
+    def _check_values(self) -> None:
+        """Refuse what no single measurement may be."""
+        sigma, weight = self.sigma, self.weight
+        self.refuse(
+            ~np.isfinite(self.time),
+            lambda i: f"the time is {self.time[i]:g}; every value needs the time at which it was taken.",
+        )
+        self.refuse(np.isinf(self.value), lambda i: "the value is infinite; leave a missing value empty.")
+        self.check_sigma(sigma)
+        self.refuse(weight < 0, lambda i: f"its weight is {weight[i]:g}; weights lie between 0 and inf.")
+        self.refuse(
+            np.isfinite(sigma) & np.isfinite(weight) & (weight != 0),
+            lambda i: "it has both a sigma and a weight; give one of the two (or weight 0 or inf).",
+        )
 
     def _refuse_unsupported(self) -> None:
         if np.isfinite(self.since).any():
@@ -170,6 +175,33 @@ class Measurements(Value):
 
     def __len__(self) -> int:
         return len(self.value)
+
+    @property
+    def used(self) -> npt.NDArray[np.bool_]:
+        """Which values take part: those that are there and have not weight 0."""
+        return np.isfinite(self.value) & (self.weight != 0)
+
+    def selected(self, chosen: npt.NDArray[np.bool_]) -> Measurements:
+        """Return the chosen ones."""
+        columns = {
+            name: getattr(self, name)[chosen] for name in ("experiment", "time", "observable", "value", *_FURTHER)
+        }
+        groups = {name: column[chosen] for name, column in self.groups.items()}
+        return dataclasses.replace(self, **columns, groups=groups)
+
+    def check_sigma(self, sigma: npt.NDArray[np.float64]) -> None:
+        """Refuse standard deviations of the measurements that are not positive and finite (NaN: there is none)."""
+        self.refuse(
+            (sigma <= 0) | np.isinf(sigma),
+            lambda i: f"its sigma is {sigma[i]:g}; a standard deviation is positive and finite.",
+        )
+
+    def refuse(self, wrong: npt.NDArray[np.bool_], fault: Callable[[int], str]) -> None:
+        """Raise for the first value that is wrong, with what `fault` says about it."""
+        if wrong.any():
+            index = int(np.flatnonzero(wrong)[0])
+            place = f"experiment '{self.experiment[index]}', time {self.time[index]:g}, '{self.observable[index]}'"
+            raise MeasurementError(f"{place}: {fault(index)}", index=index, fault=fault(index))
 
     @classmethod
     def from_columns(

@@ -12,6 +12,9 @@ from odefit.problem.values import Value, one_nan
 SCALES = ("linear", "log", "log10", "logit")
 """How the solver may see a parameter; the position is the code that kernels use."""
 
+LOGARITHMIC = ("log", "log10")
+"""The scales on which a value is positive."""
+
 
 @dataclass(frozen=True)
 class Parameter(Value):
@@ -79,9 +82,19 @@ class Parameter(Value):
             object.__setattr__(self, "start", self._anywhere_inside())
         self._check_numbers()
 
+    @property
+    def is_logarithmic(self) -> bool:
+        """Whether the solver sees a logarithm."""
+        return self.scale in LOGARITHMIC
+
+    @property
+    def natural_lower(self) -> float:
+        """The lower end of the values that bound and scale allow: 0 on a logarithmic scale without a higher bound."""
+        return max(self.lower, 0.0) if self.is_logarithmic else self.lower
+
     def _anywhere_inside(self) -> float:
         """Return 1 if the bounds allow it, else their mean, or a point at their side."""
-        lower, upper = max(self.lower, 0.0) if self.scale in ("log", "log10") else self.lower, self.upper
+        lower, upper = self.natural_lower, self.upper
         if lower < 1 < upper:
             return 1.0
         if math.isfinite(lower) and math.isfinite(upper):
@@ -127,7 +140,7 @@ class Parameter(Value):
                 f"'{name}' has start value {start:g} outside its bounds [{lower:g}, {upper:g}]; "
                 "move the start or the bounds."
             )
-        if self.scale in ("log", "log10"):
+        if self.is_logarithmic:
             if start <= 0:
                 raise ProblemError(
                     f"'{name}' has start value {start:g} but scale '{self.scale}' needs a positive one; "

@@ -11,17 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import casadi as ca
+import numpy as np
+import numpy.typing as npt
 
-from odefit.errors import ProblemError, suggestion
+from odefit.errors import MeasurementError, ProblemError, suggestion
 from odefit.model import Model
 from odefit.model.kept import Kept
+from odefit.problem.conditions import conditions_among
 from odefit.problem.experiments import Experiment
 from odefit.problem.measurements import Measurements
+from odefit.problem.noise import Noise, check_expressions, sigma_expressions, standard_deviations
 from odefit.problem.parameters import Parameter
 from odefit.problem.priors import Rule
 from odefit.problem.slots import Slots
 from odefit.problem.structure import Structure
-from odefit.problem.validation import check_measurements, check_starts, validate
+from odefit.problem.validation import check_starts, validate, validate_data
 from odefit.problem.values import FrozenMapping
 
 if TYPE_CHECKING:
@@ -102,6 +106,8 @@ class Problem:
 
     Attributes
     ----------
+    measurements
+        The data; those of names that experiments set are checked and left out (see `odefit.problem.conditions`).
     constraints
         Rules: priors on expressions of parameters, ``"log(k2/k1) ~ normal(0, 1)"``.
     derived
@@ -110,7 +116,10 @@ class Problem:
         Labels for reports.
     starts
         Start values of single slots (``"A0[b1]"``) that differ from their parameter's.
-    tables, noise
+    noise
+        How exact values without a sigma of their own are: observable, or "default", to its `Noise` (or what it
+        is short for, ``{"y": 0.1, "default": "5 %"}``).
+    tables
         Part of the contract; a problem that uses them is refused until their methods exist.
     structure
         What problems have in common that differ in start values, bounds and settings only.
@@ -121,7 +130,7 @@ class Problem:
     measurements: Measurements
     experiments: tuple[Experiment, ...] = (Experiment("main"),)
     tables: Mapping[str, Any] = field(default_factory=dict)
-    noise: Mapping[str, Any] = field(default_factory=dict)
+    noise: Mapping[str, Noise] = field(default_factory=dict)
     constraints: tuple[str, ...] = ()
     derived: Mapping[str, str] = field(default_factory=dict)
     units: Mapping[str, str] = field(default_factory=dict)
@@ -133,11 +142,25 @@ class Problem:
     def __post_init__(self) -> None:
         for name in ("parameters", "experiments", "constraints"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        object.__setattr__(self, "noise", {name: Noise.of(entry) for name, entry in self.noise.items()})
         for name in ("tables", "noise", "derived", "units", "starts"):
             object.__setattr__(self, name, FrozenMapping(getattr(self, name)))
-        parts = (self.model, self.parameters, self.experiments, self.measurements, self.constraints)
+        parts = (self.model, self.parameters, self.experiments, self.measurements, self.constraints, self.noise)
         object.__setattr__(self, "structure", Structure(*parts))
         validate(self)
+        self._settle_data()
+
+    def _settle_data(self) -> None:
+        """Leave out values of conditions, and check the others."""
+        fitted = ~conditions_among(self)
+        if not fitted.all():
+            object.__setattr__(self, "measurements", self.measurements.selected(fitted))
+            object.__setattr__(self, "structure", self.structure.with_measurements(self.measurements))
+        try:
+            validate_data(self)
+        except MeasurementError as error:
+            error.index = int(np.flatnonzero(fitted)[error.index])
+            raise
 
     @cached_property
     def kept(self) -> Kept:
@@ -148,6 +171,20 @@ class Problem:
     def observables(self) -> tuple[str, ...]:
         """Measured names, in order of first appearance."""
         return self.structure.observables
+
+    @property
+    def sigma(self) -> npt.NDArray[np.float64]:
+        """The standard deviation of each measurement, its own or that of its noise; NaN where none is given."""
+        return self.structure.kept.get("sigma", self._deviations)
+
+    def _deviations(self) -> npt.NDArray[np.float64]:
+        sigma = standard_deviations(self.measurements, self.noise)
+        if sigma_expressions(self):
+            from odefit.transcribe.deviations import fill_deviations
+
+            fill_deviations(self, sigma)
+        sigma.flags.writeable = False
+        return sigma
 
     @cached_property
     def free(self) -> tuple[Parameter, ...]:
@@ -211,7 +248,11 @@ class Problem:
         whole = {name: {"start": float(value), "auto": False} for name, value in values.items() if "[" not in name}
         kept = {name: value for name, value in self.starts.items() if name.split("[")[0] not in whole}
         changed = self._with_parameters(whole, starts=FrozenMapping({**kept, **single}))
+        named = {name.split("[")[0] for name in values}
         check_starts(changed, {name.split("[")[0] for name in single})
+        if any(p.fixed and p.name in named for p in self.parameters) and sigma_expressions(self):
+            # standard deviations may depend on it, and with them all weights
+            return changed._changed(structure=self.structure.with_parameters(changed.parameters))
         return changed
 
     def with_bounds(self, **bounds: tuple[float, float]) -> Problem:
@@ -238,8 +279,7 @@ class Problem:
     def with_measurements(self, measurements: Measurements) -> Problem:
         """Return the same problem with other data; nothing is compiled again if the same names are measured."""
         changed = self._changed(measurements=measurements, structure=self.structure.with_measurements(measurements))
-        check_measurements(changed)
-        check_starts(changed, [p.name for p in self.parameters])
+        changed._settle_data()
         return changed
 
     def with_settings(self, **changes: Any) -> Problem:
@@ -256,7 +296,9 @@ class Problem:
         check_starts(changed, changes)
         if all(new.fixed == old.fixed for new, old in zip(changed.parameters, self.parameters, strict=True)):
             return changed
-        return changed._changed(structure=self.structure.with_parameters(changed.parameters))
+        changed = changed._changed(structure=self.structure.with_parameters(changed.parameters))
+        check_expressions(changed)
+        return changed
 
     def _with_parameters(self, changes: Mapping[str, Mapping[str, Any]], **others: Any) -> Problem:
         known = [p.name for p in self.parameters]

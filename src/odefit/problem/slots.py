@@ -137,7 +137,7 @@ def _fitted(
     experiments: Sequence[Experiment], data: Measurements, of_experiment: Sequence[Mapping[str, int]], shared: set[int]
 ) -> set[int]:
     """Return the slots that are `shared` by all experiments, or belong to one with fitted data."""
-    measured = set(data.experiment[np.isfinite(data.value) & (data.weight != 0)].tolist())
+    measured = set(data.experiment[data.used].tolist())
     result: set[int] = set()
     for experiment, chosen in zip(experiments, of_experiment, strict=True):
         has_data = experiment.use == "fit" and experiment.name in measured

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from odefit.errors import UnsupportedError
 from odefit.model import Model
@@ -13,6 +15,9 @@ from odefit.problem.measurements import Measurements
 from odefit.problem.parameters import Parameter
 from odefit.problem.priors import Rule
 from odefit.problem.slots import SlotLayout, slot_layout
+
+if TYPE_CHECKING:
+    from odefit.problem.noise import Noise
 
 
 class Structure:
@@ -39,12 +44,14 @@ class Structure:
         experiments: tuple[Experiment, ...],
         measurements: Measurements,
         constraints: tuple[str, ...],
+        noise: Mapping[str, Noise],
     ) -> None:
         self.model = model
         self.parameters = parameters
         self.experiments = experiments
         self.measurements = measurements
         self.constraints = constraints
+        self.noise = noise
         self.expressions = Expressions(model, [p.name for p in parameters])
         self.kept = Kept()
 
@@ -67,7 +74,7 @@ class Structure:
         return slot_layout(self.parameters, self.experiments, self.measurements)
 
     def with_parameters(self, parameters: tuple[Parameter, ...]) -> Structure:
-        """Return the structure with other parameters fixed, and so without their priors."""
+        """Return the structure with other parameters fixed (and so without their priors), or fixed at other values."""
         other = self._copied()
         other.parameters = parameters
         return other
@@ -96,4 +103,5 @@ class Structure:
         return self
 
     def __reduce__(self) -> tuple[object, ...]:
-        return type(self), (self.model, self.parameters, self.experiments, self.measurements, self.constraints)
+        parts = (self.model, self.parameters, self.experiments, self.measurements, self.constraints, self.noise)
+        return type(self), parts

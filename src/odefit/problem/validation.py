@@ -9,6 +9,8 @@ import casadi as ca
 import numpy as np
 
 from odefit.errors import OdefitError, ProblemError, UnsupportedError, suggestion
+from odefit.problem.experiments import initial_name, state_of_initial
+from odefit.problem.noise import check_expressions, check_measured, standard_deviations
 
 if TYPE_CHECKING:
     from odefit.problem.problem import Problem
@@ -16,9 +18,10 @@ if TYPE_CHECKING:
 
 def validate(problem: Problem) -> None:
     """Check `problem`; raise an `OdefitError` that names the first thing that is wrong."""
-    for name in ("tables", "noise"):
-        if getattr(problem, name):
-            raise UnsupportedError(f"'{name}' of a problem")
+    if problem.tables:
+        raise UnsupportedError("'tables' of a problem")
+    for name, noise in problem.noise.items():
+        noise.check(f"[noise] {name}")
     _check_unique("parameter", (p.name for p in problem.parameters))
     _check_unique("experiment", (e.name for e in problem.experiments))
     if not problem.experiments:
@@ -27,13 +30,13 @@ def validate(problem: Problem) -> None:
     _check_overrides(problem)
     used = _check_expressions(problem)
     _check_parameters(problem, used)
+
+
+def validate_data(problem: Problem) -> None:
+    """Check what `problem` holds of data, conditions left out; raise as `validate` does."""
     check_measurements(problem)
+    _check_noise(problem)
     check_starts(problem, [p.name for p in problem.parameters])
-
-
-def initial_of(name: str) -> str | None:
-    """Return ``A`` for the override name ``A(0)``, None for other names."""
-    return name[:-3].strip() if name.endswith("(0)") else None
 
 
 def _check_unique(what: str, names: Iterable[str]) -> None:
@@ -74,7 +77,7 @@ def _check_overrides(problem: Problem) -> None:
     model = problem.model
     for experiment in problem.experiments:
         for name in experiment.periods[0].overrides:
-            state = initial_of(name)
+            state = state_of_initial(name)
             if state is not None and state not in model.states:
                 raise ProblemError(
                     f"experiment '{experiment.name}' sets '{name}', but '{state}' is not a state"
@@ -83,7 +86,7 @@ def _check_overrides(problem: Problem) -> None:
             if state is None and name in model.states:
                 raise ProblemError(
                     f"experiment '{experiment.name}' sets the state '{name}'; "
-                    f'write "{name}(0)" for its initial value.'
+                    f'write "{initial_name(name)}" for its initial value.'
                 )
             if state is None and (name not in model.symbols or name == model.time):
                 raise ProblemError(
@@ -121,8 +124,11 @@ def _check_expressions(problem: Problem) -> set[str]:
     for experiment in problem.experiments:
         for name, value in experiment.periods[0].overrides.items():
             if isinstance(value, str):
-                allowed: dict[str, Any] = moving if initial_of(name) else {}
+                allowed: dict[str, Any] = moving if state_of_initial(name) else {}
                 look(value, f"'{name}' in experiment '{experiment.name}'", allowed)
+    for name, noise in problem.noise.items():
+        if noise.expression is not None:
+            look(noise.expression, f"[noise] {name}", {})
     for rule in problem.rules:
         look(rule.expression, f'the rule "{rule.expression} ~ ..."', shared)
     for name, text in problem.derived.items():
@@ -158,6 +164,13 @@ def check_measurements(problem: Problem) -> None:
         if experiments[name].use == "predict":
             raise ProblemError(f'experiment \'{name}\' has data but use = "predict"; write "fit" or "validate".')
     _ = problem.structure.slots  # refuses columns that do not
+
+
+def _check_noise(problem: Problem) -> None:
+    """Every entry belongs to something measured, and gives each of its values a standard deviation."""
+    check_measured(problem.noise, problem.observables)
+    standard_deviations(problem.measurements, problem.noise)
+    check_expressions(problem)
 
 
 def check_starts(problem: Problem, parameters: Collection[str]) -> None:

@@ -67,7 +67,7 @@ def _parameters(problem: Problem) -> list[str]:
 
 def _experiments(problem: Problem) -> list[str]:
     data = problem.measurements
-    used = np.isfinite(data.value) & (data.weight != 0)
+    used = data.used
     lines = ["Experiments"]
     for experiment in problem.experiments:
         mine = data.experiment == experiment.name
@@ -92,7 +92,7 @@ def _experiments(problem: Problem) -> list[str]:
 
 
 def _noise(problem: Problem) -> list[str]:
-    if has_absolute_sigma(problem.measurements):
+    if has_absolute_sigma(problem):
         return ["Noise: standard deviations are given and taken as absolute"]
     if np.isfinite(problem.measurements.weight).any():
         return ["Noise: weights are given; a common variance is estimated"]

@@ -14,9 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import CompiledProblem
-from odefit.compile.conditions import formal_parameters, resolve_in_experiment, stack, symbol_of
+from odefit.compile.conditions import formal_parameters, stack
 from odefit.errors import ProblemError
 from odefit.problem import Problem
+from odefit.problem.resolution import resolve_in_experiment, symbol_of
 from odefit.statistics.covariance import ParameterStatistics
 from odefit.statistics.delta import Estimate, standard_errors, with_interval
 

@@ -132,10 +132,10 @@ def _check(first: FitResult, first_label: str, result: FitResult, label: str) ->
 
 def _data_of(result: FitResult) -> list[tuple[Any, ...]]:
     """Return what was fitted, in an order of its own."""
-    data, found = result.problem.measurements, []
+    data, sigma, found = result.problem.measurements, result.problem.sigma, []
     for observation in result.plan.data.of_experiment:
         for k in observation.source.tolist():
-            weights = tuple(None if np.isnan(x) else float(x) for x in (data.sigma[k], data.weight[k]))
+            weights = tuple(None if np.isnan(x) else float(x) for x in (sigma[k], data.weight[k]))
             place = (str(data.experiment[k]), str(data.observable[k]), float(data.time[k]), float(data.value[k]))
             found.append((*place, str(weights)))
     return sorted(found)

@@ -223,7 +223,7 @@ class _Incremental:
         self, objective: SingleShooting, solution: SolverResult, user: tuple[Array, Array]
     ) -> tuple[Array, Array]:
         """Return the confidence interval of each unknown within the user's bounds, (9)."""
-        absolute = has_absolute_sigma(self.problem.measurements)
+        absolute = has_absolute_sigma(self.problem)
         errors = _standard_errors(objective, solution, absolute)
         dof = objective.n_data - solution.rank
         reach = _quantile(self.problem.settings.confidence, math.inf if absolute else dof) * errors

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -64,7 +63,7 @@ class Regression:
             [i for i, s in enumerate(listed) if s.parameter.name in names and i in problem.slots.fitted], dtype=np.int64
         )
         self.names = [listed[i].name for i in self.wanted]
-        self.lower = np.array([_lowest(listed[i].parameter) for i in self.wanted])
+        self.lower = np.array([listed[i].parameter.natural_lower for i in self.wanted])
         self.upper = np.array([listed[i].parameter.upper for i in self.wanted])
         self.matched_with_hidden = np.zeros(self.wanted.size, dtype=bool)
         self.suggested: dict[str, float] = {}
@@ -310,7 +309,3 @@ class Regression:
             k4 = f(t + h, y + h * k3)
             y, t = y + h / 6 * (k1 + 2 * k2 + 2 * k3 + k4), t + h
         return y if np.isfinite(y).all() else run.states_at(run.grid[:1])[0]
-
-
-def _lowest(parameter: Any) -> float:
-    return max(parameter.lower, 0.0) if parameter.scale in ("log", "log10") else parameter.lower

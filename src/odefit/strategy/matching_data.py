@@ -221,7 +221,7 @@ class MatchingData:
     ) -> list[Series]:
         """Return the observables that can be used, with the known initial value as a datum."""
         data = self.problem.measurements
-        roots = root_weights(data)
+        roots = root_weights(self.problem)
         mine = (data.experiment == experiment.name) & (roots > 0)
         rows, offsets = evaluated(model.observed(experiment.start, q))
         result = []

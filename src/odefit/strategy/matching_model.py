@@ -15,8 +15,9 @@ import casadi as ca
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile.conditions import formal_parameters, resolve_in_experiment, stack, symbol_of
-from odefit.problem import Experiment, Problem
+from odefit.compile.conditions import formal_parameters, stack
+from odefit.problem import Experiment, Problem, state_of_initial
+from odefit.problem.resolution import resolve_in_experiment, symbol_of
 
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -201,7 +202,7 @@ def _only(rows: Any, offset: Any, usable: Flags) -> tuple[Any, Any]:
 
 def _initial(problem: Problem, state: str, experiment: Experiment) -> Any:
     for name, value in experiment.periods[0].overrides.items():
-        if name.endswith("(0)") and name[:-3].strip() == state:
+        if state_of_initial(name) == state:
             return problem.expression(value) if isinstance(value, str) else ca.SX(float(value))
     return problem.model.initial[state]
 

@@ -171,7 +171,7 @@ class FitResult:
 
     @property
     def _absolute(self) -> bool:
-        return has_absolute_sigma(self.problem.measurements)
+        return has_absolute_sigma(self.problem)
 
     @cached_property
     def statistics(self) -> ParameterStatistics | None:

@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from odefit.problem import Problem
+from odefit.problem import Parameter, Problem
 from odefit.strategy.matching import Matched, Regression
 
 Array = npt.NDArray[np.float64]
@@ -76,9 +76,8 @@ def matched_start(problem: Problem, names: Sequence[str]) -> tuple[Problem, Star
     moved: dict[str, str] = {}
     for name, value in found.values.items():
         parameter = regression.slots[name].parameter
-        lower, upper, resolution = parameter.lower, parameter.upper, found.resolution.get(name, 0.0)
-        low = max(lower, 0.0) if parameter.scale in ("log", "log10") else lower
-        values[name] = _inside(value, resolution, lower, upper, parameter.scale)
+        low, upper = parameter.natural_lower, parameter.upper
+        values[name] = _inside(value, found.resolution.get(name, 0.0), parameter)
         free = found.suggested.get(name)  # what it would be without any bounds
         if free is None and name not in found.suggested and not low <= value <= upper:
             free = value
@@ -94,13 +93,13 @@ def matched_start(problem: Problem, names: Sequence[str]) -> tuple[Problem, Star
     return changed, record
 
 
-def _inside(value: float, resolution: float, lower: float, upper: float, scale: str) -> float:
+def _inside(value: float, resolution: float, parameter: Parameter) -> float:
     """Return a value strictly inside the bounds; on a log scale at least what the data can tell from zero."""
-    low = max(lower, 0.0) if scale in ("log", "log10") else lower
+    low, upper = parameter.natural_lower, parameter.upper
     width = upper - low if math.isfinite(upper - low) else max(abs(value), resolution) or 1.0
     least = low + min(_INSIDE * width, max(resolution, 1e-9 * width)) if math.isfinite(low) else -math.inf
     most = upper - _INSIDE * width if math.isfinite(upper) else math.inf
-    if scale in ("log", "log10") and low == 0.0 and resolution > 0.0:
+    if parameter.is_logarithmic and low == 0.0 and resolution > 0.0:
         least = min(resolution, most)
     return min(max(value, least), most)
 

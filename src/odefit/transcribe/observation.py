@@ -135,8 +135,8 @@ def until(data: Observations, horizons: Sequence[float]) -> Observations:
 
 
 def _gathered(problem: Problem, use: str) -> Observations:
-    roots = root_weights(problem.measurements)
-    is_heavy, ordinary = heavy_measurements(problem.measurements, roots)
+    roots = root_weights(problem)
+    is_heavy, ordinary = heavy_measurements(problem, roots)
     listed = _observations(problem, use, roots, np.where(np.isinf(roots), ordinary, roots))
     sizes = [o.value.size for o in listed]
     source = np.concatenate([o.source for o in listed]) if listed else np.empty(0, np.int64)

@@ -200,7 +200,7 @@ class _Picture:
 
     def _points(self, ax: Axes, one: Series, kind: str, rows: npt.NDArray[np.int64], colour: str) -> None:
         data = self._problem.measurements
-        sigma = data.sigma[rows]
+        sigma = self._problem.sigma[rows]
         bars = None if kind in ("left out (weight 0)", "met exactly") or np.isnan(sigma).all() else sigma
         ax.errorbar(
             data.time[rows], data.value[rows], yerr=bars, linestyle="none", ecolor=colour, elinewidth=0.8,
@@ -233,7 +233,8 @@ class _Picture:
         if not core.size or not np.ptp(core) > 0:
             return
         low, high = float(core.min()), float(core.max())
-        extra = [measured - data.sigma[rows], measured + data.sigma[rows]]
+        sigma = self._problem.sigma[rows]
+        extra = [measured - sigma, measured + sigma]
         extra += [part for c in curves for part in (c.lower, c.upper)] if self._band else []
         outer = np.concatenate(extra)
         outer = outer[np.isfinite(outer)]

@@ -16,6 +16,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
 from odefit.errors import OdefitError, suggestion
+from odefit.problem.parameters import LOGARITHMIC
 from odefit.report.plots import style
 from odefit.study.record import Multistart, StartRun
 
@@ -222,7 +223,7 @@ def _scale(values: Array, scales: set[str]) -> str:
     with np.errstate(over="ignore"):
         spread = sizes.max() / sizes.min()
     if np.nanmin(values) > 0:
-        return "log" if spread > _TWO_DECADES or (spread > _DECADE and scales & {"log", "log10"}) else "linear"
+        return "log" if spread > _TWO_DECADES or (spread > _DECADE and not scales.isdisjoint(LOGARITHMIC)) else "linear"
     return "symlog" if spread > _DECADE * _TWO_DECADES else "linear"
 
 

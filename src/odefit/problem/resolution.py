@@ -1,0 +1,62 @@
+"""What an expression comes to: definitions, parameters that are computed, and what experiments replace put in."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import casadi as ca
+
+from odefit.problem.experiments import Experiment, state_of_initial
+
+if TYPE_CHECKING:
+    from odefit.problem.problem import Problem
+
+
+def symbol_of(problem: Problem, name: str) -> Any:
+    """Return the symbol of a parameter, the model's or the problem's own."""
+    return problem.model.symbols[name] if name in problem.model.symbols else problem.own_symbols[name]
+
+
+def names_in(expression: Any) -> set[str]:
+    """Return the names of the symbols that stand in an expression."""
+    return {symbol.name() for symbol in ca.symvar(ca.SX(expression))}
+
+
+def computed_parameters(problem: Problem) -> dict[str, Any]:
+    """Return the parameters of the model that are defined by an expression."""
+    return {
+        p.name: problem.expression(p.expression)
+        for p in problem.parameters
+        if p.expression is not None and p.name in problem.model.parameters
+    }
+
+
+def resolved(
+    problem: Problem, expressions: list[Any], replacing: Mapping[str, Any], keeping: Collection[str] = ()
+) -> list[Any]:
+    """Inline the definitions of the model, with `replacing` for some of them, and the computed parameters.
+
+    Parameters of the problem's own that are computed come first: what they are made of may be replaced.
+    """
+    values = dict(zip(replacing, _with_own(problem, list(replacing.values())), strict=True))
+    return problem.model.resolve(_with_own(problem, expressions), values, keeping)
+
+
+def _with_own(problem: Problem, expressions: list[Any]) -> list[Any]:
+    """Put in parameters of the problem's own that are defined by expressions."""
+    own = {p.name: p.expression for p in problem.parameters if p.expression and p.name in problem.own_symbols}
+    symbols = [problem.own_symbols[name] for name in own]
+    values = [problem.expression(text) for text in own.values()]
+    for _ in range(len(own)):  # an expression may use another one; chains are at most this long
+        expressions = list(ca.substitute(expressions, symbols, values))
+    return expressions
+
+
+def resolve_in_experiment(problem: Problem, expression: Any, experiment: Experiment | None) -> Any:
+    """Return `expression` in the parameters, with what `experiment` replaces (None: nothing) put in."""
+    replacing = computed_parameters(problem)
+    for name, value in experiment.periods[0].overrides.items() if experiment else ():
+        if state_of_initial(name) is None:
+            replacing[name] = problem.expression(value) if isinstance(value, str) else ca.SX(float(value))
+    return resolved(problem, [expression], replacing)[0]
