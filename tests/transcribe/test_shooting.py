@@ -7,10 +7,13 @@ import pytest
 
 import odefit as of
 from odefit.gallery import load
+from odefit.integrate.native import native_method
 from odefit.native.stop import StopFlag
 from odefit.solve import Failed, LeastSquares
 from odefit.transcribe import SingleShooting, record
+from odefit.transcribe.plan import plan_of
 from odefit.transcribe.shooting import Shooter
+from odefit.transcribe.shooting_kernel import shoot_experiments
 
 NAMES = ("barnes", "barnes/b", "pyridine", "herbert", "lotka_volterra_iss", "ecoli_batches", "arrhenius")
 
@@ -102,6 +105,25 @@ def test_an_explicit_method_that_gave_up_gets_as_many_steps_as_the_stiff_one_too
     assert set(objective.methods.values()) == {"dopri5"}
     objective.refresh(np.array([1e5]))
     assert allowed[-2:] == [problem.settings.max_steps] * 2
+
+
+@pytest.mark.parametrize("last", [0, 2])
+def test_steps_are_chosen_for_one_experiment_a_call(last):
+    """Those of several could not be returned, and would be freed while the table still holds their addresses."""
+    plan = plan_of(exploding())
+    method = native_method("dopri5", 1e-7)
+    table = plan.table.copy()
+    table[:, 2 * record.INTEGRATOR] = method.address
+    before = table.copy()
+    residual, jacobian = np.empty(plan.n_residuals), np.empty((0, plan.n_columns))
+    rest = (method.detect, 1e-7, 1e-9, 1000, 0, StopFlag().array, residual, jacobian)
+    with pytest.raises(ValueError, match="steps are chosen for one experiment a call"):
+        shoot_experiments(table, np.array([0.1]), 0, last, True, *rest)
+    np.testing.assert_array_equal(table, before)
+    *_, steps, counts = shoot_experiments(table, np.array([0.1]), 1, 2, True, *rest)
+    assert table[1, 2 * record.STEPS] == steps.ctypes.data
+    assert table[1, 2 * record.COUNTS] == counts.ctypes.data
+    np.testing.assert_array_equal(table[0], before[0])
 
 
 def exploding() -> of.Problem:
