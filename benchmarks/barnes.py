@@ -19,7 +19,7 @@ import odefit as of
 from benchmarks.timing import best_cpu_seconds, print_table
 from odefit.compile import CompiledModel, compile_problem
 from odefit.gallery import path_of
-from odefit.integrate import METHODS, Run, integrator, segment_ends
+from odefit.integrate import METHODS, Run, integrator
 from odefit.problem import Problem
 
 
@@ -63,10 +63,7 @@ def run_of(problem: Problem) -> tuple[CompiledModel, Run]:
     compiled = compile_problem(problem)
     seeds = compiled.parameters(compiled.theta_start, 0, 1)
     times = np.unique(problem.measurements.time)
-    run = Run(
-        0.0, seeds.y0, seeds.p, np.empty(0), times, segment_ends(0.0, times), seeds.dy0, seeds.dp, seeds.d2y0, seeds.d2p
-    )
-    return compiled.model(0), run
+    return compiled.model(0), Run.of(seeds, 0.0, times)
 
 
 def one_solution(problem: Problem) -> None:

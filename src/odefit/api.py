@@ -15,7 +15,7 @@ from odefit.compile import Curves, compile_problem
 from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.errors import OdefitError
 from odefit.formats import load_problem
-from odefit.integrate import Run, Status, integrator, segment_ends
+from odefit.integrate import Run, Status, integrator
 from odefit.native.stop import StopFlag, stop_on_interrupt
 from odefit.problem import Problem
 from odefit.solve import Failed, Solver, TraceRow
@@ -124,10 +124,7 @@ def simulate(
     for number, experiment in enumerate(problem.experiments):
         wanted = data_times(problem, experiment, times)
         seeds = compiled.parameters(compiled.theta_start, number)
-        run = Run(
-            experiment.start, seeds.y0, seeds.p, np.empty(0), wanted, segment_ends(experiment.start, wanted),
-            seeds.dy0, seeds.dp, seeds.d2y0, seeds.d2p,
-        )  # fmt: skip
+        run = Run.of(seeds, experiment.start, wanted)
         model = compiled.model(number)
         trajectory = integrator(settings.integrator).solve(
             model, run, rtol=settings.rtol, atol=settings.atol, max_steps=settings.max_steps

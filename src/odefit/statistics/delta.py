@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, Curves
-from odefit.integrate import Run, Status, integrator, segment_ends
+from odefit.integrate import Run, Status, integrator
 from odefit.problem import Problem
 from odefit.statistics.covariance import ParameterStatistics
 
@@ -75,10 +75,7 @@ def prediction_band(
     experiment = problem.experiments[e]
     order = 1 if statistics is not None else 0
     seeds = compiled.parameters(theta, e, order)
-    run = Run(
-        experiment.start, seeds.y0, seeds.p, np.empty(0), times, segment_ends(experiment.start, times),
-        seeds.dy0, seeds.dp, seeds.d2y0, seeds.d2p,
-    )  # fmt: skip
+    run = Run.of(seeds, experiment.start, times)
     model, settings = compiled.model(e), problem.settings
     trajectory = integrator(settings.integrator).solve(
         model, run, rtol=settings.rtol, atol=settings.atol, max_steps=settings.max_steps, order=order

@@ -148,9 +148,7 @@ class Shooter:
     ) -> tuple[Trajectory, Run]:
         """Integrate one experiment at `x`."""
         seeds = self._plan.compiled.parameters(x, o.experiment, order)
-        run = Run(
-            o.t0, seeds.y0, seeds.p, _NOTHING, o.times, o.ends, seeds.dy0, seeds.dp, seeds.d2y0, seeds.d2p
-        )  # fmt: skip
+        run = Run.of(seeds, o.t0, o.times, o.ends)
         trajectory = (method or self._integrator).solve(
             self._plan.compiled.model(o.experiment), run, grid=grid, rtol=self._rtol, atol=self._atol, order=order,
             max_steps=self._max_steps, stop=self._stop,
