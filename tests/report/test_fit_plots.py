@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 
@@ -169,6 +170,23 @@ class TestContents:
         assert (ax.get_xlabel(), ax.get_ylabel()) == ("c [uM]", r"effect [\$]")
         png(plot_fit, of.fit(problem))  # a dollar sign is no formula
 
+    @pytest.mark.parametrize("key", ["time", "t"])
+    def test_unit_of_time(self, key):
+        result = of.fit(dataclasses.replace(decays(2), units={key: "min", "x": "M"}))
+        axes = result.plot()
+        assert [(ax.get_xlabel(), ax.get_ylabel()) for ax in axes] == [("time [min]", "x [M]"), ("time [min]", "y")]
+        assert result.plot(plt.figure().subplots(), observable="x").get_xlabel() == "time [min]"
+
+    def test_a_quantity_that_is_called_time_keeps_its_unit_to_itself(self):
+        problem = of.Problem(
+            model=of.Model.from_text("time = a*s", time="s"),
+            parameters=[of.Parameter("a", 1.0)],
+            measurements=of.Measurements.from_columns([1.0, 2.0, 4.0], {"time": [0.3, 0.55, 0.6]}),
+            units={"time": "h"},
+        )
+        ax = of.fit(problem).plot()
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("s", "time [h]")
+
     def test_title_and_status(self):
         result = fitted("ecoli_batches")
         figure = result.plot()[0].figure
@@ -321,7 +339,7 @@ class TestFigures:
         ax = fitted("arrhenius").plot(given, observable="B", experiment=["b330", "b345"])
         assert ax is given
         assert len(curves(ax)) == 2
-        assert (ax.get_xlabel(), ax.get_ylabel()) == ("time", "B")
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("time [min]", "B")
         assert [t.get_text() for t in ax.get_legend().get_texts()][:2] == ["b330", "b345"]
         assert plt.get_fignums() == [figure.number]
 

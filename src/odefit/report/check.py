@@ -10,6 +10,7 @@ import numpy as np
 
 from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.problem import Problem
+from odefit.report.labels import with_unit
 from odefit.solve import Failed, LeastSquares
 from odefit.transcribe import SingleShooting
 
@@ -44,8 +45,7 @@ def _paragraph(title: str, words: Iterable[str]) -> list[str]:
 def _parameters(problem: Problem) -> list[str]:
     lines = []
     for parameter in problem.parameters:
-        unit = parameter.unit or problem.units.get(parameter.name, "")
-        name = f"{parameter.name} [{unit}]" if unit else parameter.name
+        name = with_unit(parameter.name, parameter.unit or problem.units.get(parameter.name, ""))
         if parameter.expression is not None:
             lines.append(f"  {name} = {parameter.expression}")
             continue
