@@ -16,7 +16,7 @@ from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.errors import OdefitError
 from odefit.formats import load_problem
 from odefit.integrate import Run, Status, integrator
-from odefit.native.stop import StopFlag, stop_on_interrupt
+from odefit.native.stop import StopFlag, raise_on_interrupt, stop_on_interrupt
 from odefit.problem import Problem
 from odefit.solve import Failed, Solver, TraceRow
 from odefit.strategy import FitResult, fit_by
@@ -125,10 +125,11 @@ def simulate(
         wanted = data_times(problem, experiment, times)
         seeds = compiled.parameters(compiled.theta_start, number)
         run = Run.of(seeds, experiment.start, wanted)
-        model = compiled.model(number)
-        trajectory = integrator(settings.integrator).solve(
-            model, run, rtol=settings.rtol, atol=settings.atol, max_steps=settings.max_steps
-        )
+        model, stop = compiled.model(number), StopFlag()
+        with raise_on_interrupt(stop):
+            trajectory = integrator(settings.integrator).solve(
+                model, run, rtol=settings.rtol, atol=settings.atol, max_steps=settings.max_steps, stop=stop
+            )
         if trajectory.status is not Status.OK:
             message = f"experiment '{experiment.name}': {trajectory.sentence(model)}"
             warnings.warn(message, SimulationWarning, stacklevel=2)
@@ -170,10 +171,12 @@ def evaluate(problem: Problem, parameters: Mapping[str, float] | None = None, or
         raise OdefitError(f"evaluate was asked for order {order}; residuals have orders 0 and 1.")
     if parameters:
         problem = problem.with_start(**parameters)
-    objective = SingleShooting(problem)
+    stop = StopFlag()
+    objective = SingleShooting(problem, stop)
     x = objective.compiled.theta_start
-    objective.refresh(x)
-    found = objective.evaluate(x, order)
+    with raise_on_interrupt(stop):
+        objective.refresh(x)
+        found = objective.evaluate(x, order)
     plan = objective.plan
     if isinstance(found, Failed):
         missing = np.full(plan.n_residuals, np.nan)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from odefit.criteria.least_squares import has_absolute_sigma
+from odefit.native.stop import StopFlag, raise_on_interrupt
 from odefit.problem import Problem
 from odefit.report.labels import with_unit
 from odefit.solve import Failed, LeastSquares
@@ -100,7 +101,14 @@ def _noise(problem: Problem) -> list[str]:
 
 
 def _derivatives(problem: Problem) -> tuple[list[str], bool]:
-    objective = SingleShooting(problem)
+    stop = StopFlag()
+    objective = SingleShooting(problem, stop)
+    with raise_on_interrupt(stop):
+        return _compared(objective)
+
+
+def _compared(objective: SingleShooting) -> tuple[list[str], bool]:
+    """Compare the derivatives at the start values with finite differences."""
     x = objective.compiled.theta_start
     objective.refresh(x)
     start = objective.evaluate(x, 1)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, Curves
 from odefit.integrate import Run, Status, integrator
+from odefit.native.stop import StopFlag, raise_on_interrupt
 from odefit.problem import Problem
 from odefit.statistics.covariance import ParameterStatistics
 
@@ -76,10 +77,11 @@ def prediction_band(
     order = 1 if statistics is not None else 0
     seeds = compiled.parameters(theta, e, order)
     run = Run.of(seeds, experiment.start, times)
-    model, settings = compiled.model(e), problem.settings
-    trajectory = integrator(settings.integrator).solve(
-        model, run, rtol=settings.rtol, atol=settings.atol, max_steps=settings.max_steps, order=order
-    )
+    model, settings, stop = compiled.model(e), problem.settings, StopFlag()
+    with raise_on_interrupt(stop):
+        trajectory = integrator(settings.integrator).solve(
+            model, run, rtol=settings.rtol, atol=settings.atol, max_steps=settings.max_steps, order=order, stop=stop
+        )
     curves = Curves(problem, compiled.variant(e), by_row=row_slots is not None)
     chosen = np.empty(0, dtype=np.int64) if row_slots is None else row_slots
     slots, slopes = compiled.slot_values(theta)
