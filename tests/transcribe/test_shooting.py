@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from odefit.gallery import load
 from odefit.integrate.native import native_method
 from odefit.native.stop import StopFlag
 from odefit.solve import Failed, LeastSquares
-from odefit.transcribe import SingleShooting, record
+from odefit.transcribe import SingleShooting, record, shooting
 from odefit.transcribe.plan import plan_of
 from odefit.transcribe.shooting import Shooter
 from odefit.transcribe.shooting_kernel import shoot_experiments
@@ -164,11 +166,43 @@ def test_stop_flag_is_heard_in_a_replay():
     assert "stopped at t = 0" in found.failure
 
 
-def test_threads_replay_single_experiments(monkeypatch):
-    problem = load("ecoli_batches")
-    objective, _, expected, _ = evaluated(problem, monkeypatch, native=True)
-    objective._shooter._parallel = True
-    found = objective.evaluate(expected.x.copy(), 1)
+class CountingPool(ThreadPoolExecutor):
+    """Threads that count what they are given."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.counts: list[int] = []
+
+    def map(self, function, items):
+        listed = list(items)
+        self.counts.append(len(listed))
+        return super().map(function, listed)
+
+
+def evaluated_in_threads(problem, monkeypatch, *, cores=2, worth_a_thread=0.0):
+    """Return how many experiments were done by threads in each of two adaptations and a replay, and the replay."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(cores), raising=False)
+    monkeypatch.setattr(shooting, "WORTH_A_THREAD", worth_a_thread)
+    with CountingPool() as pool:
+        monkeypatch.setattr(shooting, "thread_pool", lambda: pool)
+        objective = SingleShooting(problem)
+        x = objective.compiled.theta_start
+        objective.refresh(x)  # tells how long the experiments take
+        objective.refresh(x)
+        return pool.counts, objective.evaluate(x + 1e-4 * np.maximum(np.abs(x), 1e-2), 1)
+
+
+@pytest.mark.parametrize("name", ["ecoli_batches", "arrhenius"])
+def test_threads_do_the_same_as_one_call(name, monkeypatch):
+    _, _, expected, _ = evaluated(load(name), monkeypatch, native=True)
+    counts, found = evaluated_in_threads(load(name), monkeypatch)
+    n = len(SingleShooting(load(name)).observations)
+    assert counts == [n, n]
     np.testing.assert_array_equal(found.residual, expected.residual)
     np.testing.assert_array_equal(found.linear.jacobian, expected.linear.jacobian)
     assert found.error_ratio == expected.error_ratio
+
+
+@pytest.mark.parametrize("options", [{"cores": 1}, {"worth_a_thread": 1e9}])
+def test_no_threads_where_they_would_not_pay(options, monkeypatch):
+    assert evaluated_in_threads(load("arrhenius"), monkeypatch, **options)[0] == []
