@@ -391,10 +391,13 @@ class TestFigures:
         for i, one in enumerate(boxes):
             assert not any(one.overlaps(other) for other in boxes[:i])
 
-    def test_the_same_result_gives_the_same_file(self):
+    def test_the_same_result_gives_the_same_file(self, decoded):
         result = fitted("barnes")
-        assert png(plot_fit, result) == png(plot_fit, result)
-        assert png(plot_fit, result).startswith(b"\x89PNG")
+        content = png(plot_fit, result)
+        assert content == png(plot_fit, result)
+        width, height = result.plot()[0].figure.get_size_inches()
+        assert decoded(content).shape[:2] == (round(150 * height), round(150 * width))
+        assert decoded(png(plot_fit, result, dpi=75.0)).shape[:2] == (round(75 * height), round(75 * width))
 
 
 def test_user_style_stays(tmp_path):

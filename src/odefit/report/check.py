@@ -125,7 +125,7 @@ def _compared(objective: SingleShooting) -> tuple[list[str], bool]:
         largest = float(np.abs(exact).max())
         if largest == 0.0:
             silent.append(name)
-        difference = float(np.abs(_central_difference(objective, x, i) - exact).max())
+        difference = float(np.abs(central_difference(objective, x, i) - exact).max())
         if not difference <= _AGREEMENT * largest + 1e-7:
             bad.append(f"{name} ({difference / max(largest, 1e-300):.1e})")
     if silent:
@@ -137,7 +137,7 @@ def _compared(objective: SingleShooting) -> tuple[list[str], bool]:
     return lines, not bad
 
 
-def _central_difference(objective: SingleShooting, x: np.ndarray, i: int) -> np.ndarray:
+def central_difference(objective: SingleShooting, x: np.ndarray, i: int) -> np.ndarray:
     """Differentiate the residuals on the frozen grid (fourth order)."""
     h = 1e-3 * max(abs(x[i]), 1e-3)
     parts, missing = [], np.full(objective.n_residuals, np.nan)
