@@ -16,10 +16,10 @@ from scipy.integrate import odeint
 from scipy.optimize import least_squares
 
 import odefit as of
+from benchmarks.explicit import run_of
 from benchmarks.timing import best_cpu_seconds, print_table
-from odefit.compile import CompiledModel, compile_problem
 from odefit.gallery import path_of
-from odefit.integrate import METHODS, Run, integrator
+from odefit.integrate import METHODS, integrator
 from odefit.problem import Problem
 
 
@@ -57,13 +57,6 @@ class ScipyFit:
     def fit(self, with_sensitivities: bool):
         jacobian = self.jacobian if with_sensitivities else "2-point"
         return least_squares(self.residual, np.ones(3), jac=jacobian, xtol=1e-10, ftol=1e-10, gtol=1e-10)
-
-
-def run_of(problem: Problem) -> tuple[CompiledModel, Run]:
-    compiled = compile_problem(problem)
-    seeds = compiled.parameters(compiled.theta_start, 0, 1)
-    times = np.unique(problem.measurements.time)
-    return compiled.model(0), Run.of(seeds, 0.0, times)
 
 
 def one_solution(problem: Problem) -> None:

@@ -68,6 +68,7 @@ def problem_of(name: str) -> Problem:
 
 
 def run_of(problem: Problem) -> tuple[CompiledModel, Run]:
+    """Return the first experiment at the start values, with its free parameters as directions."""
     compiled = compile_problem(problem)
     seeds = compiled.parameters(compiled.theta_start, 0, 1)
     of_first = problem.measurements.experiment == problem.measurements.experiment[0]

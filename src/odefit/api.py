@@ -15,7 +15,8 @@ from odefit.compile import Curves, compile_problem
 from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.errors import OdefitError
 from odefit.formats import load_problem
-from odefit.integrate import Run, Status, integrator
+from odefit.integrate import Status
+from odefit.integrate.experiment import solve_experiment
 from odefit.native.stop import StopFlag, raise_on_interrupt, stop_on_interrupt
 from odefit.problem import Problem
 from odefit.solve import Failed, Solver, TraceRow
@@ -119,19 +120,12 @@ def simulate(
     if parameters:
         problem = problem.at(parameters)
     compiled = compile_problem(problem)
-    settings = problem.settings
     parts = []
     for number, experiment in enumerate(problem.experiments):
         wanted = data_times(problem, experiment, times)
-        seeds = compiled.parameters(compiled.theta_start, number)
-        run = Run.of(seeds, experiment.start, wanted)
-        model, stop = compiled.model(number), StopFlag()
-        with raise_on_interrupt(stop):
-            trajectory = integrator(settings.integrator).solve(
-                model, run, rtol=settings.rtol, atol=settings.atol, max_steps=settings.max_steps, stop=stop
-            )
+        seeds, trajectory = solve_experiment(problem, compiled, compiled.theta_start, number, wanted)
         if trajectory.status is not Status.OK:
-            message = f"experiment '{experiment.name}': {trajectory.sentence(model)}"
+            message = f"experiment '{experiment.name}': {trajectory.sentence(compiled.model(number))}"
             warnings.warn(message, SimulationWarning, stacklevel=2)
         curves = Curves(problem, compiled.variant(number))
         values = curves.values(wanted, trajectory.y, seeds.p)

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, Curves
-from odefit.integrate import Run, Status, integrator
-from odefit.native.stop import StopFlag, raise_on_interrupt
+from odefit.integrate import Status
+from odefit.integrate.experiment import solve_experiment
 from odefit.problem import Problem
 from odefit.statistics.covariance import ParameterStatistics
 
@@ -73,15 +73,8 @@ def prediction_band(
         The slots of one measurement (see `Observation`): curves of what depends on the measurement are then those
         of measurements like it; without, they are left out.
     """
-    experiment = problem.experiments[e]
     order = 1 if statistics is not None else 0
-    seeds = compiled.parameters(theta, e, order)
-    run = Run.of(seeds, experiment.start, times)
-    model, settings, stop = compiled.model(e), problem.settings, StopFlag()
-    with raise_on_interrupt(stop):
-        trajectory = integrator(settings.integrator).solve(
-            model, run, rtol=settings.rtol, atol=settings.atol, max_steps=settings.max_steps, order=order, stop=stop
-        )
+    seeds, trajectory = solve_experiment(problem, compiled, theta, e, times, order)
     curves = Curves(problem, compiled.variant(e), by_row=row_slots is not None)
     chosen = np.empty(0, dtype=np.int64) if row_slots is None else row_slots
     slots, slopes = compiled.slot_values(theta)
@@ -96,5 +89,5 @@ def prediction_band(
         dp = np.concatenate((compiled.all_derivatives(theta, e), own))
         by_theta = curves.derivatives(times, trajectory.y, trajectory.S, compiled.columns[e], p, dp)
         errors = standard_errors(by_theta, statistics.covariance)
-    failure = "" if trajectory.status is Status.OK else trajectory.sentence(model)
-    return Band(experiment.name, times, curves.names, values, errors, failure)
+    failure = "" if trajectory.status is Status.OK else trajectory.sentence(compiled.model(e))
+    return Band(problem.experiments[e].name, times, curves.names, values, errors, failure)
