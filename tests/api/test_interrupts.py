@@ -11,9 +11,12 @@ import time
 import pytest
 
 SCRIPT = """
+import signal
 import sys
 import odefit as of
 from odefit.report.check import check
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a process in the background is born deaf
 
 END = 1e12  # days of computing
 
