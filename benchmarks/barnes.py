@@ -16,10 +16,10 @@ from scipy.integrate import odeint
 from scipy.optimize import least_squares
 
 import odefit as of
+from benchmarks.explicit import run_of
 from benchmarks.timing import best_cpu_seconds, print_table
-from odefit.compile import CompiledModel, compile_problem
 from odefit.gallery import path_of
-from odefit.integrate import METHODS, Run, integrator, segment_ends
+from odefit.integrate import METHODS, integrator
 from odefit.problem import Problem
 
 
@@ -57,16 +57,6 @@ class ScipyFit:
     def fit(self, with_sensitivities: bool):
         jacobian = self.jacobian if with_sensitivities else "2-point"
         return least_squares(self.residual, np.ones(3), jac=jacobian, xtol=1e-10, ftol=1e-10, gtol=1e-10)
-
-
-def run_of(problem: Problem) -> tuple[CompiledModel, Run]:
-    compiled = compile_problem(problem)
-    seeds = compiled.parameters(compiled.theta_start, 0, 1)
-    times = np.unique(problem.measurements.time)
-    run = Run(
-        0.0, seeds.y0, seeds.p, np.empty(0), times, segment_ends(0.0, times), seeds.dy0, seeds.dp, seeds.d2y0, seeds.d2p
-    )
-    return compiled.model(0), run
 
 
 def one_solution(problem: Problem) -> None:

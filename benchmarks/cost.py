@@ -18,7 +18,7 @@ import numpy as np
 import odefit as of
 from benchmarks.tables import print_rows
 from benchmarks.timing import best_cpu_seconds
-from odefit.compile import CompiledModel, compile_problem
+from odefit.compile import CompiledModel, Seeds, compile_problem
 from odefit.integrate import METHODS, Run, Status
 
 COLUMNS = (1, 2, 4, 8, 16, 32, 64)
@@ -45,11 +45,8 @@ def run_of(model: CompiledModel, q: int) -> Run:
     seeds = np.eye(n_p + n, q) if q else np.zeros((n_p + n, 0))
     p = np.array([_PARAMETERS[name] for name in model.parameters])
     times = np.array([0.1, 1.0, 10.0])
-    none = np.zeros((n, 0)), np.zeros((n_p, 0))
-    return Run(
-        0.0, np.zeros(n), p, np.empty(0), times, times[-1:].copy(),
-        np.ascontiguousarray(seeds[n_p:]), np.ascontiguousarray(seeds[:n_p] * p[:, None]), *none,
-    )  # fmt: skip
+    dp, dy0 = np.ascontiguousarray(seeds[:n_p] * p[:, None]), np.ascontiguousarray(seeds[n_p:])
+    return Run.of(Seeds(p, np.zeros(n), dp, dy0, *model.no_pairs), 0.0, times)
 
 
 def solve(model: CompiledModel, run: Run, order: int) -> int:

@@ -23,7 +23,7 @@ from benchmarks.tables import print_rows
 from benchmarks.timing import best_cpu_seconds
 from odefit.compile import CompiledModel, compile_problem
 from odefit.gallery import load
-from odefit.integrate import METHODS, Run, Status, Trajectory, segment_ends
+from odefit.integrate import METHODS, Run, Status, Trajectory
 from odefit.problem import Problem
 
 GALLERY = ("barnes", "pyridine", "lotka_volterra_iss", "bioprocess", "shock_front", "herbert")
@@ -68,14 +68,12 @@ def problem_of(name: str) -> Problem:
 
 
 def run_of(problem: Problem) -> tuple[CompiledModel, Run]:
+    """Return the first experiment at the start values, with its free parameters as directions."""
     compiled = compile_problem(problem)
     seeds = compiled.parameters(compiled.theta_start, 0, 1)
     of_first = problem.measurements.experiment == problem.measurements.experiment[0]
     times = np.unique(problem.measurements.time[of_first])
-    run = Run(
-        0.0, seeds.y0, seeds.p, np.empty(0), times, segment_ends(0.0, times), seeds.dy0, seeds.dp, seeds.d2y0, seeds.d2p
-    )
-    return compiled.model(0), run
+    return compiled.model(0), Run.of(seeds, 0.0, times)
 
 
 def error(found: Trajectory, true: Trajectory) -> float:

@@ -15,8 +15,8 @@ import time
 import odefit as of
 from benchmarks.start_values import CASES, simulated
 from odefit.gallery import load
+from odefit.native.threads import usable_cores
 from odefit.problem import Problem
-from odefit.study.executors import default_workers
 
 
 def cpu_seconds() -> float:
@@ -32,7 +32,7 @@ def fitzhugh_nagumo() -> Problem:
 
 
 def main(starts: int = 500) -> None:
-    workers = default_workers()
+    workers = usable_cores()
     print(f"{'problem':18} {'workers':>7} {'wall s':>8} {'CPU s':>8} {'speed-up':>9}  outcome")
     for name, problem in (("pyridine", load("pyridine")), ("FitzHugh-Nagumo", fitzhugh_nagumo())):
         of.fit(problem, starts=2)

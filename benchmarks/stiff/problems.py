@@ -16,11 +16,9 @@ import numpy as np
 
 import odefit as of
 from benchmarks.peers.problems import Array
-from odefit.compile import CompiledModel, compile_problem
+from odefit.compile import CompiledModel, Seeds, compile_problem
 from odefit.integrate import Run
 from odefit.problem import Problem
-
-NOTHING = np.empty(0)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,10 +87,7 @@ class StiffProblem:
         seeds = np.zeros((q, q))
         for row, name in enumerate(self.model.parameters):
             seeds[row, list(self.parameters).index(name)] = self.parameters[name]
-        none = np.zeros((n, 0)), np.zeros((q, 0))
-        return Run(
-            0.0, self.y0, by_name, NOTHING, self.times, self.times[-1:].copy(), np.zeros((n, q)), seeds, *none
-        )  # fmt: skip
+        return Run.of(Seeds(by_name, self.y0, seeds, np.zeros((n, q)), *self.model.no_pairs), 0.0, self.times)
 
     # --- CasADi, and what is made of its expressions ---
 

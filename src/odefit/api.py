@@ -15,8 +15,9 @@ from odefit.compile import Curves, compile_problem
 from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.errors import OdefitError
 from odefit.formats import load_problem
-from odefit.integrate import Run, Status, integrator, segment_ends
-from odefit.native.stop import StopFlag, stop_on_interrupt
+from odefit.integrate import Status
+from odefit.integrate.experiment import solve_experiment
+from odefit.native.stop import StopFlag, raise_on_interrupt, stop_on_interrupt
 from odefit.problem import Problem
 from odefit.solve import Failed, Solver, TraceRow
 from odefit.strategy import FitResult, fit_by
@@ -119,21 +120,12 @@ def simulate(
     if parameters:
         problem = problem.at(parameters)
     compiled = compile_problem(problem)
-    settings = problem.settings
     parts = []
     for number, experiment in enumerate(problem.experiments):
         wanted = data_times(problem, experiment, times)
-        seeds = compiled.parameters(compiled.theta_start, number)
-        run = Run(
-            experiment.start, seeds.y0, seeds.p, np.empty(0), wanted, segment_ends(experiment.start, wanted),
-            seeds.dy0, seeds.dp, seeds.d2y0, seeds.d2p,
-        )  # fmt: skip
-        model = compiled.model(number)
-        trajectory = integrator(settings.integrator).solve(
-            model, run, rtol=settings.rtol, atol=settings.atol, max_steps=settings.max_steps
-        )
+        seeds, trajectory = solve_experiment(problem, compiled, compiled.theta_start, number, wanted)
         if trajectory.status is not Status.OK:
-            message = f"experiment '{experiment.name}': {trajectory.sentence(model)}"
+            message = f"experiment '{experiment.name}': {trajectory.sentence(compiled.model(number))}"
             warnings.warn(message, SimulationWarning, stacklevel=2)
         curves = Curves(problem, compiled.variant(number))
         values = curves.values(wanted, trajectory.y, seeds.p)
@@ -173,10 +165,12 @@ def evaluate(problem: Problem, parameters: Mapping[str, float] | None = None, or
         raise OdefitError(f"evaluate was asked for order {order}; residuals have orders 0 and 1.")
     if parameters:
         problem = problem.with_start(**parameters)
-    objective = SingleShooting(problem)
+    stop = StopFlag()
+    objective = SingleShooting(problem, stop)
     x = objective.compiled.theta_start
-    objective.refresh(x)
-    found = objective.evaluate(x, order)
+    with raise_on_interrupt(stop):
+        objective.refresh(x)
+        found = objective.evaluate(x, order)
     plan = objective.plan
     if isinstance(found, Failed):
         missing = np.full(plan.n_residuals, np.nan)

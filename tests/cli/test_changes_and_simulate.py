@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -169,6 +170,27 @@ def test_help_has_an_example(command, name):
     code, out, _ = command(name, "--help")
     assert code == 0
     assert "Example" in out
+
+
+def test_fit_and_demo_have_the_same_options(command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    listed = {}
+    for name in ("fit", "demo"):
+        _, out, _ = command(name, "--help")
+        listed[name] = [line.strip("│ ") for line in out.splitlines() if re.match(r"\W*--\w", line)]
+    assert listed["fit"] == listed["demo"]
+    names = [line.split()[0] for line in listed["fit"]]
+    assert names == [
+        "--method", "--solver", "--start", "--starts", "--seed", "--workers", "--set", "--fix", "--free", "--from",
+        "--json", "--quiet", "--out", "--plots", "--help",
+    ]  # fmt: skip
+
+
+def test_a_demo_starts_from_an_earlier_result(command, tmp_path):
+    assert command("demo", "barnes", "--out", tmp_path, "--quiet") == (0, "", "")
+    code, out, _ = command("demo", "barnes", "--from", tmp_path, "--json")
+    assert code == 0
+    assert json.loads(out)["iterations"] <= 1
 
 
 def test_compare_models_of_the_same_data(command, fresh):

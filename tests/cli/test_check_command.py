@@ -64,7 +64,7 @@ def test_start_that_cannot_be_computed():
 
 
 def test_wrong_derivatives_are_noticed(monkeypatch):
-    monkeypatch.setattr(module, "_central_difference", lambda objective, x, i: 1.01 * objective.evaluate(x, 1).residual)
+    monkeypatch.setattr(module, "central_difference", lambda objective, x, i: 1.01 * objective.evaluate(x, 1).residual)
     report = check(problem_of("y = a*t", [of.Parameter("a", 1.0)], [1.0, 3.0]))
     assert "Derivatives DISAGREE with finite differences for: a" in report.text
     assert not report.ok

@@ -13,19 +13,23 @@ def names(folder) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_fit_writes_a_picture(command, tmp_path):
+def test_fit_writes_a_picture(command, decoded, tmp_path):
     out = tmp_path / "results"
     code, _, err = command("fit", path_of("barnes"), "--out", out, "--plots")
     assert code == 0
     assert names(out) == ["fit.png", "result.json"]
-    assert (out / "fit.png").read_bytes().startswith(b"\x89PNG")
+    decoded((out / "fit.png").read_bytes())
     assert err.splitlines()[-2:] == [f"odefit: wrote {out / 'result.json'}", f"odefit: wrote {out / 'fit.png'}"]
 
 
-def test_several_starts_have_pictures_of_their_own(command, tmp_path):
+def test_several_starts_have_pictures_of_their_own(command, decoded, tmp_path):
     code, _, err = command("fit", path_of("barnes"), "--out", tmp_path, "--plots", "--starts", "3")
     assert code == 0
     assert names(tmp_path) == ["fit.png", "parameters.png", "result.json", "waterfall.png"]
+    contents = [(tmp_path / name).read_bytes() for name in ("fit.png", "parameters.png", "waterfall.png")]
+    assert len(set(contents)) == 3
+    for content in contents:
+        decoded(content)
     assert f"odefit: wrote {tmp_path / 'waterfall.png'}" in err
 
 

@@ -26,7 +26,7 @@ def terminal(monkeypatch):
     stream = Terminal()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "150")
-    monkeypatch.setattr(odefit.cli.progress, "_PATIENCE", 0.0)
+    monkeypatch.setattr(odefit.cli.progress, "PATIENCE", 0.0)
     return stream
 
 

@@ -31,9 +31,9 @@ def cache(tmp_path, monkeypatch) -> Path:
 @pytest.fixture(autouse=True)
 def fresh_surroundings():
     """Forget what was remembered of versions and sources, before and after."""
-    store._surroundings.cache_clear()
+    store.surroundings.cache_clear()
     yield
-    store._surroundings.cache_clear()
+    store.surroundings.cache_clear()
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_changed_surroundings_have_another_key(change, monkeypatch, tmp_path, bu
     before = store.key("first", "content")
     library()
     change(monkeypatch, tmp_path)
-    store._surroundings.cache_clear()
+    store.surroundings.cache_clear()
     assert store.key("first", "content") != before
     library()
     assert len(builds) == 2
@@ -206,7 +206,7 @@ def test_copied_sources_have_the_same_key(monkeypatch, tmp_path):
     before = store.key("first", "content")
     shutil.copytree(Path(store.__file__).parent, tmp_path / "compile")
     monkeypatch.setattr(store, "__file__", str(tmp_path / "compile" / "store.py"))
-    store._surroundings.cache_clear()
+    store.surroundings.cache_clear()
     assert store.key("first", "content") == before
 
 

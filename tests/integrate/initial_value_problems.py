@@ -14,10 +14,8 @@ import numpy as np
 import pytest
 
 import odefit as of
-from odefit.compile import CompiledModel, compile_problem
+from odefit.compile import CompiledModel, Seeds, compile_problem
 from odefit.integrate import METHODS, Integrator, Run, StepGrid, Trajectory, segment_ends
-
-NOTHING = np.empty(0)
 
 IMPLICIT = {"bdf3", "ddm"}
 """Methods that need Jacobians for the states themselves."""
@@ -155,10 +153,8 @@ def make_run(case: Case, theta=None, *, times=None, stops=None, seeds=None, seco
 
     p, y = slice(0, n_p), slice(n_p, None)
     ends = segment_ends(case.t0, times, None if stops is None else np.asarray(stops, dtype=float))
-    return Run(
-        case.t0, part(theta, y), part(theta, p), NOTHING, times, ends,
-        part(seeds, y), part(seeds, p), part(second, y), part(second, p),
-    )  # fmt: skip
+    arrays = [part(array, chosen) for array in (theta, seeds, second) for chosen in (p, y)]
+    return Run.of(Seeds(*arrays), case.t0, times, ends)
 
 
 def run_of(text: str, p, y0, times, *, t0: float = 0.0, stops=None) -> tuple[CompiledModel, Run]:

@@ -10,6 +10,7 @@ import pytest
 from initial_value_problems import CASES, compiled_model, make_run, run_of, solve
 
 import odefit as of
+from odefit.compile import Seeds
 from odefit.errors import OdefitError
 from odefit.gallery import load
 from odefit.integrate import CHOICES, METHODS, Run, Status
@@ -38,10 +39,8 @@ def stiff_run(name: str, end: float | None = None) -> tuple:
     p = np.array([problem["parameters"][k] for k in model.parameters])
     times = np.array([problem["end"] if end is None else end])
     n, q = len(problem["y0"]), p.size
-    none = np.zeros((n, 0)), np.zeros((q, 0))
-    return model, Run(
-        0.0, np.array(problem["y0"]), p, np.empty(0), times, times.copy(), np.zeros((n, q)), np.diag(p), *none
-    )  # fmt: skip
+    seeds = Seeds(p, np.array(problem["y0"]), np.diag(p), np.zeros((n, q)), *model.no_pairs)
+    return model, Run.of(seeds, 0.0, times)
 
 
 def same(one, other) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from initial_value_problems import NOTHING, central_difference, compiled_model, run_of
+from initial_value_problems import central_difference, compiled_model, run_of
 
 import odefit as of
+from odefit.compile import Seeds
 from odefit.integrate import METHODS, Run, Status, elimination
 from odefit.integrate.elimination import dense_algebra, linear_algebra, sparse_algebra
 from odefit.transcribe import SingleShooting
@@ -43,8 +44,7 @@ def make(text: str, q: int = 5):
     dy0, pairs = rng.uniform(0.0, 1.0, size=(n, q)), q * (q + 1) // 2
     y0, p = rng.uniform(0.1, 1.0, size=n), np.array([1.0, 0.5])[:n_p]
     times = np.array([0.1, 2.0, 10.0])
-    run = Run(0.0, y0, p, NOTHING, times, times[-1:].copy(), dy0, dp, np.zeros((n, pairs)), np.zeros((n_p, pairs)))
-    return model, run
+    return model, Run.of(Seeds(p, y0, dp, dy0, np.zeros((n_p, pairs)), np.zeros((n, pairs))), 0.0, times)
 
 
 @pytest.fixture

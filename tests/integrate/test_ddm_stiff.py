@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from initial_value_problems import NOTHING, central_difference, compiled_model, pairs
+from initial_value_problems import central_difference, compiled_model, pairs
 
+from odefit.compile import Seeds
 from odefit.integrate import METHODS, Ddm, Run, Status
 
 DDM = METHODS["ddm"]
@@ -34,10 +35,8 @@ def run_of(name, p=None, times=None) -> Run:
     second = np.zeros((q, n_pairs))
     for column, (a, b) in enumerate(pairs(q)):
         second[a, column] = p[a] if a == b else 0.0
-    return Run(
-        0.0, np.array(problem["y0"]), p, NOTHING, times, times[-1:].copy(),
-        np.zeros((n, q)), np.diag(p), np.zeros((n, n_pairs)), second,
-    )  # fmt: skip
+    seeds = Seeds(p, np.array(problem["y0"]), np.diag(p), np.zeros((n, q)), second, np.zeros((n, n_pairs)))
+    return Run.of(seeds, 0.0, times)
 
 
 @by_problem

@@ -7,6 +7,7 @@ import pytest
 from initial_value_problems import CASES, compiled_model, counts_of, grid_of, make_run, run_of, solve
 from scipy.integrate import DOP853
 
+from odefit.compile import Seeds
 from odefit.integrate import METHODS, Run, Status
 from odefit.integrate.dop853_tableau import E3, E5, A, C
 
@@ -234,9 +235,8 @@ def test_arenstorf_orbit_closes():
     """Hairer, Norsett and Wanner I, II.0: the initial values are those of a periodic orbit."""
     model = compiled_model(ARENSTORF)
     y0, period = np.array([0.994, 0.0, 0.0, -2.00158510637908252240537862224]), 17.0652165601579625588917206249
-    nothing = np.empty((4, 0)), np.empty((1, 0))
-    end = np.array([period])
-    run = Run(0.0, y0, np.array([0.012277471]), np.empty(0), end, end, *nothing, *nothing)
+    seeds = Seeds(np.array([0.012277471]), y0, *model.no_pairs, *model.no_pairs)
+    run = Run.of(seeds, 0.0, np.array([period]))
     runs = {name: METHODS[name].solve(model, run, rtol=1e-11, atol=1e-11) for name in ("dop853", "dopri5")}
     for found in runs.values():
         assert found.status is Status.OK

@@ -10,7 +10,6 @@ from initial_value_problems import (
     CASES,
     IMPLICIT,
     LOOSER,
-    NOTHING,
     compiled_model,
     counts_of,
     exact,
@@ -22,6 +21,7 @@ from initial_value_problems import (
     solve,
 )
 
+from odefit.compile import Seeds
 from odefit.errors import OdefitError, ProblemError
 from odefit.integrate import METHODS, Bdf3, Dop853, Dopri5, Rk32, Run, Status, StepGrid, integrator, segment_ends
 
@@ -405,7 +405,7 @@ def test_unknown_integrator(name, words):
 def test_runs_are_plain_data():
     """A run can be made without any problem: the model, arrays, nothing else."""
     nothing = np.empty((1, 0))
-    run = Run(0.0, np.ones(1), np.ones(1), NOTHING, np.ones(1), np.ones(1), nothing, nothing, nothing, nothing)
+    run = Run.of(Seeds(np.ones(1), np.ones(1), nothing, nothing, nothing, nothing), 0.0, np.ones(1))
     found = Dopri5().solve(compiled_model("x' = -k*x\nx(0) = 1"), run, rtol=1e-9, atol=1e-9, order=2)
     np.testing.assert_allclose(found.y, np.exp(-1.0), rtol=1e-7)
     assert found.S.shape == found.S2.shape == (1, 1, 0)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from odefit.native.kernel import kernel
-from odefit.native.stop import StopFlag, stop_on_interrupt
+from odefit.native.stop import StopFlag, raise_on_interrupt, stop_on_interrupt
 
 LIMIT = 10**11  # far more rounds than a test would wait for
 
@@ -159,6 +159,28 @@ def test_interrupt_stops_a_kernel_of_the_main_thread():
         thread.join()
     assert 0 <= rounds < LIMIT
     assert flag.is_set()
+
+
+@pytest.mark.usefixtures("default_handler")
+def test_interrupt_is_raised_once_the_kernels_have_returned():
+    flag, heard = StopFlag(), []
+
+    def compute() -> None:
+        with raise_on_interrupt(flag):
+            interrupt()
+            heard.append(flag.is_set())
+
+    with pytest.raises(KeyboardInterrupt, match="^$"):
+        compute()
+    assert heard == [True]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("default_handler")
+def test_without_interrupt_nothing_is_raised():
+    with raise_on_interrupt(StopFlag()):
+        pass
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.usefixtures("default_handler")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import subprocess
 import sys
 
@@ -169,6 +170,23 @@ class TestContents:
         assert (ax.get_xlabel(), ax.get_ylabel()) == ("c [uM]", r"effect [\$]")
         png(plot_fit, of.fit(problem))  # a dollar sign is no formula
 
+    @pytest.mark.parametrize("key", ["time", "t"])
+    def test_unit_of_time(self, key):
+        result = of.fit(dataclasses.replace(decays(2), units={key: "min", "x": "M"}))
+        axes = result.plot()
+        assert [(ax.get_xlabel(), ax.get_ylabel()) for ax in axes] == [("time [min]", "x [M]"), ("time [min]", "y")]
+        assert result.plot(plt.figure().subplots(), observable="x").get_xlabel() == "time [min]"
+
+    def test_a_quantity_that_is_called_time_keeps_its_unit_to_itself(self):
+        problem = of.Problem(
+            model=of.Model.from_text("time = a*s", time="s"),
+            parameters=[of.Parameter("a", 1.0)],
+            measurements=of.Measurements.from_columns([1.0, 2.0, 4.0], {"time": [0.3, 0.55, 0.6]}),
+            units={"time": "h"},
+        )
+        ax = of.fit(problem).plot()
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("s", "time [h]")
+
     def test_title_and_status(self):
         result = fitted("ecoli_batches")
         figure = result.plot()[0].figure
@@ -321,7 +339,7 @@ class TestFigures:
         ax = fitted("arrhenius").plot(given, observable="B", experiment=["b330", "b345"])
         assert ax is given
         assert len(curves(ax)) == 2
-        assert (ax.get_xlabel(), ax.get_ylabel()) == ("time", "B")
+        assert (ax.get_xlabel(), ax.get_ylabel()) == ("time [min]", "B")
         assert [t.get_text() for t in ax.get_legend().get_texts()][:2] == ["b330", "b345"]
         assert plt.get_fignums() == [figure.number]
 
@@ -373,10 +391,13 @@ class TestFigures:
         for i, one in enumerate(boxes):
             assert not any(one.overlaps(other) for other in boxes[:i])
 
-    def test_the_same_result_gives_the_same_file(self):
+    def test_the_same_result_gives_the_same_file(self, decoded):
         result = fitted("barnes")
-        assert png(plot_fit, result) == png(plot_fit, result)
-        assert png(plot_fit, result).startswith(b"\x89PNG")
+        content = png(plot_fit, result)
+        assert content == png(plot_fit, result)
+        width, height = result.plot()[0].figure.get_size_inches()
+        assert decoded(content).shape[:2] == (round(150 * height), round(150 * width))
+        assert decoded(png(plot_fit, result, dpi=75.0)).shape[:2] == (round(75 * height), round(75 * width))
 
 
 def test_user_style_stays(tmp_path):

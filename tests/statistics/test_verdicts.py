@@ -7,7 +7,6 @@ import pytest
 
 import odefit as of
 from odefit.gallery import load
-from odefit.statistics.verdicts import _product_text, _sum_text
 
 T = np.linspace(0.1, 5.0, 30)
 NOISE = 0.01 * np.random.default_rng(3).standard_normal(30)
@@ -42,6 +41,14 @@ CASES = {
     "three": (
         "y = k1*k2*k3*t", [log("k1", 2.0), log("k2", 2.0), log("k3", 0.3)], T + NOISE,
         {"k1": "k1*k2*k3", "k2": "k1*k2*k3", "k3": "k1*k2*k3"},
+    ),
+    "inverse of three": (
+        "y = exp(-t/(a*b*c))", [log("a", 2.0), log("b", 1.5), log("c", 0.8)], DECAY,
+        {"a": "a*b*c", "b": "a*b*c", "c": "a*b*c"},
+    ),
+    "brackets": (
+        "y = exp(-a*b/(c*d^3)*t)", [log("a", 2.0), log("b", 0.7), log("c", 1.2), log("d", 0.9)], DECAY,
+        {"a": "a*b/(c*d^3)", "d": "a*b/(c*d^3)"},
     ),
     "two pairs": (
         "y = a*b*exp(-c/d*t)", [log("a", 2.0), log("b", 0.7), log("c", 0.4), log("d", 0.9)], DECAY,
@@ -157,14 +164,6 @@ def test_pyridine():
     assert undetermined == {"k4", "k7", "k8", "k11"}
     assert words["k9"].startswith("weakly determined")
     assert {name for name, word in words.items() if word == "determined"} == {"k1", "k2", "k3", "k5", "k6", "k10"}
-
-
-def test_text_of_formulas():
-    assert _product_text(["a", "b", "c"], [1, -2, 0]) == "a/b^2"
-    assert _product_text(["a", "b", "c"], [2, -1, 0]) == "b/a^2"
-    assert _product_text(["a", "b", "c"], [-1, -1, -1]) == "a*b*c"
-    assert _product_text(["a", "b", "c", "d"], [1, 1, -1, -3]) == "a*b/(c*d^3)"
-    assert _sum_text(["a", "b", "c"], [-1, 0, 2]) == "a - 2*c"
 
 
 def test_correlated_but_determined():

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
 
 import odefit as of
 from odefit.gallery import load
-from odefit.strategy.incremental import dense_horizons, doubling_horizons, relaxed, user_horizons
+from odefit.solve import solver_named
+from odefit.strategy.incremental import (
+    confidence_bounds,
+    dense_horizons,
+    doubling_horizons,
+    relaxed,
+    user_horizons,
+)
+from odefit.strategy.single import Search
 from odefit.transcribe import SingleShooting
 from odefit.transcribe.observation import observations, until
 
@@ -265,45 +274,33 @@ def test_a_horizon_before_all_data_of_one_experiment_is_possible():
 
 def test_bounds_are_those_of_the_confidence_level():
     """The bounds behind a horizon are theta -+ q s with the normal quantile of the level and given sigma."""
-    from statistics import NormalDist
-
-    from odefit.solve import solver_named
-    from odefit.strategy.incremental import _Incremental
-    from odefit.transcribe.observation import until as cut
-
     t = np.array([1.0, 2.0, 3.0, 4.0])
     data = of.Measurements.from_columns(t, {"A": np.exp(-0.5 * t) + [0.01, -0.02, 0.01, 0.0]}, sigma={"A": 0.02})
     problem = of.Problem(model=of.Model.from_text(DECAY), parameters=[of.Parameter("k", 1.0)], measurements=data)
     for level in (0.9, 0.99):
-        fit = _Incremental(
-            problem.with_settings(confidence=level), solver_named("trust"), None, None, "incremental", confined=True
-        )
-        objective = fit.search.objective(cut(fit.data, (2.0,)))
-        solution = fit.search.minimise(objective)
+        search = Search(problem.with_settings(confidence=level), solver_named("trust"))
+        objective = search.objective(until(observations(problem), (2.0,)))
+        solution = search.minimise(objective)
         user = (np.array([-np.inf]), np.array([np.inf]))
-        lower, upper = fit.confidence_bounds(objective, solution, user)
+        lower, upper = confidence_bounds(search, objective, solution, user)
         k = float(solution.x[0])
         slopes = -t[:2] * np.exp(-k * t[:2]) / 0.02  # dA/dk over sigma, in closed form
         reach = NormalDist().inv_cdf(0.5 * (1 + level)) / math.sqrt(float(slopes @ slopes))
         assert [lower[0], upper[0]] == pytest.approx([k - reach, k + reach], rel=1e-5)
-        inside = fit.confidence_bounds(objective, solution, (np.array([k - 0.1 * reach]), np.array([np.inf])))
+        inside = confidence_bounds(search, objective, solution, (np.array([k - 0.1 * reach]), np.array([np.inf])))
         assert inside[0][0] == k - 0.1 * reach  # the user's bound is never left
 
 
 def test_rank_deficient_first_horizons_keep_the_users_bounds():
-    from odefit.solve import solver_named
-    from odefit.strategy.incremental import _Incremental
-    from odefit.transcribe.observation import until as cut
-
     t = np.array([1.0, 2.0, 3.0, 4.0])
     data = of.Measurements.from_columns(t, {"A": np.exp(-0.5 * t)}, sigma={"A": 0.02})
     model = of.Model.from_text("A' = -k*A + s\nA(0) = 1")
     parameters = [of.Parameter("k", 1.0, lower=-9, upper=9), of.Parameter("s", 0.1, lower=-8, upper=8)]
     problem = of.Problem(model=model, parameters=parameters, measurements=data)
-    fit = _Incremental(problem, solver_named("trust"), None, None, "incremental", confined=True)
-    objective = fit.search.objective(cut(fit.data, (1.0,)))  # one datum for two unknowns
+    search = Search(problem, solver_named("trust"))
+    objective = search.objective(until(observations(problem), (1.0,)))  # one datum for two unknowns
     user = (np.array([-9.0, -8.0]), np.array([9.0, 8.0]))
-    lower, upper = fit.confidence_bounds(objective, fit.search.minimise(objective), user)
+    lower, upper = confidence_bounds(search, objective, search.minimise(objective), user)
     np.testing.assert_array_equal([lower, upper], user)
 
 

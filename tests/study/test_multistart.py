@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
+import os
 import sys
 import threading
+from collections import Counter
 
 import numpy as np
 import pytest
 
 import odefit as of
 from odefit.gallery import load
+from odefit.native.threads import allowed_threads
 from odefit.study import Multistart, StartRun
 from odefit.study.executors import can_fork, run_all
 from odefit.study.sampling import sample_starts, start_box
+from odefit.transcribe import SingleShooting
 
 
 @pytest.fixture(scope="module")
@@ -60,17 +65,55 @@ def test_the_same_seed_gives_the_same_result_whatever_the_workers(barnes, result
     assert again.estimates == result.estimates
 
 
-def test_threads_do_the_same_where_a_fork_is_not_safe(barnes, result):
+@contextlib.contextmanager
+def no_fork():
+    """Somebody's thread runs, so that workers are threads."""
     done = threading.Event()
     other = threading.Thread(target=done.wait, name="somebody else's")
     other.start()
     try:
         assert not can_fork()
-        again = of.fit(barnes, starts=24, seed=1, workers=2)
+        yield
     finally:
         done.set()
         other.join()
+
+
+def test_threads_do_the_same_where_a_fork_is_not_safe(barnes, result):
+    with no_fork():
+        again = of.fit(barnes, starts=24, seed=1, workers=2)
     assert repr(again.multistart) == repr(result.multistart)
+
+
+def threads_for_experiments(_: int) -> tuple[int, set[tuple[int, int]]]:
+    """Evaluate something whose experiments pay for threads.
+
+    Returns how many are allowed for it, and those there are, by process and thread.
+    """
+    objective = SingleShooting(load("arrhenius"))
+    x = objective.compiled.theta_start
+    for _ in range(3):
+        objective.refresh(x)
+    listed = [t for t in threading.enumerate() if t.name.startswith("odefit-experiments")]
+    return allowed_threads(), {(os.getpid(), t.native_id) for t in listed if t.native_id}  # not those about to begin
+
+
+@pytest.mark.parametrize(("workers", "allowed"), [(4, 1), (3, 1), (2, 2)])
+@pytest.mark.parametrize("where", [contextlib.nullcontext, no_fork], ids=["processes", "threads"])
+def test_workers_share_the_cores(workers, allowed, where, monkeypatch):
+    """Each of them would open a thread for every core."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(4), raising=False)
+    monkeypatch.setattr("odefit.transcribe.shooting.WORTH_A_THREAD", 0.0)
+    alone, before = threads_for_experiments(0)
+    with where():
+        told = [answer for _, answer in run_all(threads_for_experiments, 8, workers)]
+    assert {number for number, _ in told} == {allowed}
+    begun = set.union(*(threads for _, threads in told)) - before
+    counts = Counter(process for process, _ in begun).values()
+    in_one_process = workers if where is no_fork else 1
+    assert all(count <= allowed * in_one_process for count in counts)
+    assert bool(counts) == (allowed > 1)
+    assert alone == allowed_threads() == 4
 
 
 class Poller(threading.Thread):

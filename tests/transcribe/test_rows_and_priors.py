@@ -180,25 +180,3 @@ def test_rules_are_priors_on_expressions():
     found = of.evaluate(problem)
     assert found.residuals[2:] == pytest.approx([(math.log(4) - 1) / 0.5, math.log(0.5) / 0.1])
     assert jacobian_error(problem) < 1e-7
-
-
-def test_experiments_run_in_threads_give_the_same(monkeypatch):
-    problem = two_cells()
-    plain = SingleShooting(problem)
-    threaded = SingleShooting(problem)
-    threaded._shooter._parallel = True
-    x = plain.compiled.theta_start
-    for objective in (plain, threaded):
-        objective.refresh(x)
-    one, other = plain.evaluate(x, 1), threaded.evaluate(x, 1)
-    assert np.array_equal(one.residual, other.residual)
-    assert np.array_equal(one.linear.jacobian, other.linear.jacobian)
-
-
-def test_threads_begin_when_experiments_take_long(monkeypatch):
-    monkeypatch.setattr("odefit.transcribe.shooting._WORTH_A_THREAD", 0.0)
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    objective = SingleShooting(two_cells())
-    assert not objective._shooter._parallel
-    objective.refresh(objective.compiled.theta_start)
-    assert objective._shooter._parallel

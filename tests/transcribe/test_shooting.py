@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 
 import odefit as of
 from odefit.gallery import load
+from odefit.integrate.native import native_method
 from odefit.native.stop import StopFlag
 from odefit.solve import Failed, LeastSquares
-from odefit.transcribe import SingleShooting, record
-from odefit.transcribe.shooting import Shooter
+from odefit.transcribe import SingleShooting, record, shooting
+from odefit.transcribe.plan import plan_of
+from odefit.transcribe.shooting_kernel import shoot_experiments
 
 NAMES = ("barnes", "barnes/b", "pyridine", "herbert", "lotka_volterra_iss", "ecoli_batches", "arrhenius")
 
@@ -83,14 +87,13 @@ def test_an_explicit_method_that_gave_up_gets_as_many_steps_as_the_stiff_one_too
     problem = two_experiments("y' = k*(cos(t) - y)*rate\nrate = 1\ny(0) = 0.5", {"k": 1e5}, {"rate": 2.0})
     objective = SingleShooting(problem)
     allowed = []
-    original = Shooter._natively
 
-    def watched(self, adapt, *arguments):
+    def watched(table, x, first, last, adapt, detect, rtol, atol, max_steps, *rest):
         if adapt:
-            allowed.append(arguments[-1])
-        return original(self, adapt, *arguments)
+            allowed.append(max_steps)
+        return shoot_experiments(table, x, first, last, adapt, detect, rtol, atol, max_steps, *rest)
 
-    monkeypatch.setattr(Shooter, "_natively", watched)
+    monkeypatch.setattr(shooting, "shoot_experiments", watched)
     objective.refresh(np.array([1e5]))
     assert allowed == [problem.settings.max_steps] * 2
     assert set(objective.methods.values()) == {"ddm"}
@@ -102,6 +105,25 @@ def test_an_explicit_method_that_gave_up_gets_as_many_steps_as_the_stiff_one_too
     assert set(objective.methods.values()) == {"dopri5"}
     objective.refresh(np.array([1e5]))
     assert allowed[-2:] == [problem.settings.max_steps] * 2
+
+
+@pytest.mark.parametrize("last", [0, 2])
+def test_steps_are_chosen_for_one_experiment_a_call(last):
+    """Those of several could not be returned, and would be freed while the table still holds their addresses."""
+    plan = plan_of(exploding())
+    method = native_method("dopri5", 1e-7)
+    table = plan.table.copy()
+    table[:, 2 * record.INTEGRATOR] = method.address
+    before = table.copy()
+    residual, jacobian = np.empty(plan.n_residuals), np.empty((0, plan.n_columns))
+    rest = (method.detect, 1e-7, 1e-9, 1000, 0, StopFlag().array, residual, jacobian)
+    with pytest.raises(ValueError, match="steps are chosen for one experiment a call"):
+        shoot_experiments(table, np.array([0.1]), 0, last, True, *rest)
+    np.testing.assert_array_equal(table, before)
+    *_, steps, counts = shoot_experiments(table, np.array([0.1]), 1, 2, True, *rest)
+    assert table[1, 2 * record.STEPS] == steps.ctypes.data
+    assert table[1, 2 * record.COUNTS] == counts.ctypes.data
+    np.testing.assert_array_equal(table[0], before[0])
 
 
 def exploding() -> of.Problem:
@@ -142,11 +164,43 @@ def test_stop_flag_is_heard_in_a_replay():
     assert "stopped at t = 0" in found.failure
 
 
-def test_threads_replay_single_experiments(monkeypatch):
-    problem = load("ecoli_batches")
-    objective, _, expected, _ = evaluated(problem, monkeypatch, native=True)
-    objective._shooter._parallel = True
-    found = objective.evaluate(expected.x.copy(), 1)
+class CountingPool(ThreadPoolExecutor):
+    """Threads that count what they are given."""
+
+    def __init__(self) -> None:
+        super().__init__(2)
+        self.counts: list[int] = []
+
+    def map(self, function, items):
+        listed = list(items)
+        self.counts.append(len(listed))
+        return super().map(function, listed)
+
+
+def evaluated_in_threads(problem, monkeypatch, *, cores=2, worth_a_thread=0.0):
+    """Return how many experiments were done by threads in each of two adaptations and a replay, and the replay."""
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(cores), raising=False)
+    monkeypatch.setattr(shooting, "WORTH_A_THREAD", worth_a_thread)
+    with CountingPool() as pool:
+        monkeypatch.setattr(shooting, "thread_pool", lambda: pool)
+        objective = SingleShooting(problem)
+        x = objective.compiled.theta_start
+        objective.refresh(x)  # tells how long the experiments take
+        objective.refresh(x)
+        return pool.counts, objective.evaluate(x + 1e-4 * np.maximum(np.abs(x), 1e-2), 1)
+
+
+@pytest.mark.parametrize("name", ["ecoli_batches", "arrhenius"])
+def test_threads_do_the_same_as_one_call(name, monkeypatch):
+    _, _, expected, _ = evaluated(load(name), monkeypatch, native=True)
+    counts, found = evaluated_in_threads(load(name), monkeypatch)
+    n = len(SingleShooting(load(name)).observations)
+    assert counts == [n, n]
     np.testing.assert_array_equal(found.residual, expected.residual)
     np.testing.assert_array_equal(found.linear.jacobian, expected.linear.jacobian)
     assert found.error_ratio == expected.error_ratio
+
+
+@pytest.mark.parametrize("options", [{"cores": 1}, {"worth_a_thread": 1e9}])
+def test_no_threads_where_they_would_not_pay(options, monkeypatch):
+    assert evaluated_in_threads(load("arrhenius"), monkeypatch, **options)[0] == []

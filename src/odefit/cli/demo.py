@@ -6,27 +6,16 @@ from typing import Annotated
 
 import typer
 
-from odefit.cli.changes import Fix, Free, Set, changed
-from odefit.cli.fit import Json, Method, Out, Plots, Quiet, Seed, SolverName, Start, Starts, Workers
+from odefit.cli.fit_options import FitOptions, takes_fit_options
 from odefit.cli.output import fit_and_report
 from odefit.gallery import load, names
 
 
+@takes_fit_options
 def demo(
     name: Annotated[str | None, typer.Argument(help="Name of a gallery problem; lists them if left out.")] = None,
-    method: Method = None,
-    solver: SolverName = None,
-    start: Start = None,
-    starts: Starts = None,
-    seed: Seed = None,
-    workers: Workers = None,
-    values: Set = None,
-    fix: Fix = None,
-    free: Free = None,
-    json: Json = False,
-    quiet: Quiet = False,
-    out: Out = None,
-    plots: Plots = False,
+    *,
+    options: FitOptions,
 ) -> None:
     """Fit a ready problem from the gallery.
 
@@ -38,9 +27,5 @@ def demo(
     """
     if name is None:
         print("\n".join(names()))
-        return
-    problem = changed(load(name), values, fix, free, None)
-    fit_and_report(
-        problem, method, solver, json=json, quiet=quiet, out=out, plots=plots,
-        start=start, starts=starts, seed=seed, workers=workers,
-    )  # fmt: skip
+    else:
+        fit_and_report(load(name), options)

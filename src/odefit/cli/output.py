@@ -5,10 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 import typer
 
+from odefit.cli.changes import changed
+from odefit.cli.fit_options import FitOptions
 from odefit.cli.progress import LiveTable, StartsBar
 from odefit.errors import OdefitError
 from odefit.formats import write_result
@@ -44,38 +46,31 @@ def write_text(path: Path, text: str) -> None:
         raise OdefitError(f"'{path}' cannot be written: {error.strerror}.") from error
 
 
-def fit_and_report(
-    problem: Problem,
-    method: str | None,
-    solver: str | None,
-    *,
-    json: bool,
-    quiet: bool,
-    out: Path | None,
-    plots: bool = False,
-    **options: Any,
-) -> None:
+def fit_and_report(problem: Problem, options: FitOptions) -> None:
     """Fit, print, write ``result.json`` and pictures if asked to, and leave with the right exit code."""
     import odefit.api
 
+    json, quiet, out = options.json, options.quiet, options.out
+    problem = changed(problem, options.values, options.fix, options.free, options.source)
     if quiet and json:
         raise OdefitError("--quiet prints nothing and --json a document; choose one of them.")
-    if plots and out is None:
+    if options.plots and out is None:
         raise OdefitError("--plots writes pictures beside result.json; say where with --out.")
     if not quiet:
         announce_compilation()
     silent = quiet or json
-    n = options.get("starts") or problem.settings.starts
+    n = options.starts or problem.settings.starts
     with LiveTable(quiet=silent) as callback, StartsBar(n, quiet=silent) as progress:
         result: FitResult = odefit.api.fit(
-            problem, method=method, solver=solver, callback=callback, progress=progress, **options
-        )
+            problem, method=options.method, solver=options.solver, start=options.start, starts=options.starts,
+            seed=options.seed, workers=options.workers, callback=callback, progress=progress,
+        )  # fmt: skip
     if not quiet:
         print(result_json(result) if json else result.summary(), end="" if json else "\n")
         if result.start_values is not None:
             print(f"odefit: {result.start_values.text}", file=sys.stderr)
     if out is not None:
-        told = [f"wrote {write_result(result, out)}", *(_write_plots(result, out) if plots else ())]
+        told = [f"wrote {write_result(result, out)}", *(_write_plots(result, out) if options.plots else ())]
         if not quiet:
             print("\n".join(f"odefit: {line}" for line in told), file=sys.stderr)
     if not result.converged:

@@ -11,7 +11,8 @@ from types import TracebackType
 from odefit.solve import TraceRow
 from odefit.study import StartRun
 
-_PATIENCE = 0.5  # seconds before anything is shown
+PATIENCE = 0.5
+"""Seconds before anything is shown."""
 _ROWS = 12
 
 
@@ -36,7 +37,7 @@ class LiveTable:
     def _add(self, row: TraceRow) -> None:
         self._rows.append(row)
         if self._live is None:
-            if time.monotonic() - self._begun < _PATIENCE:
+            if time.monotonic() - self._begun < PATIENCE:
                 return
             from rich.console import Console
             from rich.live import Live
@@ -90,7 +91,7 @@ class StartsBar:
             self._converged += 1
             self._best = min(self._best, run.objective)
         if self._bar is None:
-            if time.monotonic() - self._begun < _PATIENCE:
+            if time.monotonic() - self._begun < PATIENCE:
                 return
             self._bar = self._started()
         self._bar.update(self._bar.task_ids[0], completed=done, found=self._found())

@@ -42,7 +42,7 @@ class StoredObject:
 
 
 @cache
-def _surroundings() -> bytes:
+def surroundings() -> bytes:
     """Everything outside the model on which compiled code depends."""
     sources = hashlib.sha256()
     for path in sorted(Path(__file__).parent.glob("*.py")):
@@ -53,7 +53,7 @@ def _surroundings() -> bytes:
 
 def key(kind: str, *contents: str) -> str:
     """Return the file name of the object made of `contents` (serialised functions, options)."""
-    digest = hashlib.sha256(_surroundings())
+    digest = hashlib.sha256(surroundings())
     for part in (kind, *contents):
         digest.update(b"\0" + part.encode())
     return digest.hexdigest()[:40]

@@ -356,6 +356,9 @@ _SPECIAL: dict[int, Callable[[_Writer, Sequence[int]], str]] = {
 }
 _LINEAR = frozenset([ca.OP_NEG, ca.OP_TWICE, ca.OP_ASSIGN, ca.OP_IF_ELSE_ZERO])
 
+OPERATIONS = frozenset([*_LIBM, *_INTRINSIC, *_ARITHMETIC, *_BOOLEAN, *_SPECIAL])
+"""CasADi's operations that have a native form."""
+
 
 def assembly(functions: Sequence[Any], array_names: Sequence[Sequence[str]], wide: Collection[str] = ()) -> str:
     """Translate SX functions into one LLVM module.

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile import CompiledModel
+from odefit.compile import CompiledModel, Seeds
 from odefit.errors import OdefitError
 from odefit.native.stop import StopFlag
 
@@ -99,6 +99,14 @@ class Run(NamedTuple):
     d2y0: Array
     d2p: Array
 
+    @classmethod
+    def of(cls, seeds: Seeds, t0: float, times: Array, ends: Array | None = None) -> Run:
+        """Make the run of an experiment with these seeds from `t0`; without `ends` it is one segment."""
+        if ends is None:
+            ends = segment_ends(t0, times)
+        p, y0, dp, dy0, d2p, d2y0 = seeds
+        return cls(t0, y0, p, _NO_INPUTS, times, ends, dy0, dp, d2y0, d2p)
+
 
 def segment_ends(t0: float, times: Array, stops: Array | None = None) -> Array:
     """Return the ends of the segments of a run to ``times[-1]`` that restarts at `stops`."""
@@ -161,7 +169,7 @@ def steps_to_take(grid: StepGrid | None, method: str, n_segments: int) -> tuple[
     return grid.steps, grid.counts.copy()
 
 
-_NO_STEPS = np.empty(0)
+_NO_STEPS = _NO_INPUTS = np.empty(0)
 
 
 class Counters(NamedTuple):

@@ -117,3 +117,12 @@ def stop_on_interrupt(flag: StopFlag) -> Iterator[None]:
                 break
             time.sleep(1e-4)
         watcher.flag = None
+
+
+@contextmanager
+def raise_on_interrupt(flag: StopFlag) -> Iterator[None]:
+    """Let Ctrl-C stop the kernels that hold `flag`, and raise `KeyboardInterrupt` once they have returned."""
+    with stop_on_interrupt(flag):
+        yield
+    if flag.is_set():
+        raise KeyboardInterrupt

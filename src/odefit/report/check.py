@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from odefit.criteria.least_squares import has_absolute_sigma
+from odefit.native.stop import StopFlag, raise_on_interrupt
 from odefit.problem import Problem
+from odefit.report.labels import with_unit
 from odefit.solve import Failed, LeastSquares
 from odefit.transcribe import SingleShooting
 
@@ -44,8 +46,7 @@ def _paragraph(title: str, words: Iterable[str]) -> list[str]:
 def _parameters(problem: Problem) -> list[str]:
     lines = []
     for parameter in problem.parameters:
-        unit = parameter.unit or problem.units.get(parameter.name, "")
-        name = f"{parameter.name} [{unit}]" if unit else parameter.name
+        name = with_unit(parameter.name, parameter.unit or problem.units.get(parameter.name, ""))
         if parameter.expression is not None:
             lines.append(f"  {name} = {parameter.expression}")
             continue
@@ -100,7 +101,14 @@ def _noise(problem: Problem) -> list[str]:
 
 
 def _derivatives(problem: Problem) -> tuple[list[str], bool]:
-    objective = SingleShooting(problem)
+    stop = StopFlag()
+    objective = SingleShooting(problem, stop)
+    with raise_on_interrupt(stop):
+        return _compared(objective)
+
+
+def _compared(objective: SingleShooting) -> tuple[list[str], bool]:
+    """Compare the derivatives at the start values with finite differences."""
     x = objective.compiled.theta_start
     objective.refresh(x)
     start = objective.evaluate(x, 1)
@@ -117,7 +125,7 @@ def _derivatives(problem: Problem) -> tuple[list[str], bool]:
         largest = float(np.abs(exact).max())
         if largest == 0.0:
             silent.append(name)
-        difference = float(np.abs(_central_difference(objective, x, i) - exact).max())
+        difference = float(np.abs(central_difference(objective, x, i) - exact).max())
         if not difference <= _AGREEMENT * largest + 1e-7:
             bad.append(f"{name} ({difference / max(largest, 1e-300):.1e})")
     if silent:
@@ -129,7 +137,7 @@ def _derivatives(problem: Problem) -> tuple[list[str], bool]:
     return lines, not bad
 
 
-def _central_difference(objective: SingleShooting, x: np.ndarray, i: int) -> np.ndarray:
+def central_difference(objective: SingleShooting, x: np.ndarray, i: int) -> np.ndarray:
     """Differentiate the residuals on the frozen grid (fourth order)."""
     h = 1e-3 * max(abs(x[i]), 1e-3)
     parts, missing = [], np.full(objective.n_residuals, np.nan)

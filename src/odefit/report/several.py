@@ -6,6 +6,7 @@ import math
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from odefit.report.labels import time_unit, with_unit
 from odefit.strategy import FitResult
 from odefit.strategy.result import Attempt
 
@@ -28,7 +29,8 @@ def horizons_table(result: FitResult) -> list[str]:
         shown[_FIRST_HORIZONS : _FIRST_HORIZONS + left_out + 1] = [None]
     names = list(result.plan.names)
     moved = any(attempt.relaxations for attempt in attempts)
-    head = ["horizon", "data", "iterations", *(["bounds moved"] if moved else []), "objective"]
+    horizon = with_unit("horizon", time_unit(result.problem))
+    head = [horizon, "data", "iterations", *(["bounds moved"] if moved else []), "objective"]
     rows = [[*head, *names], *(_horizon_row(attempt, names, len(head), moved) for attempt in shown)]
     total = f"{result.iterations} iterations, equivalent to {result.equivalent_iterations:.3g} on all data"
     return [*grid(rows, len(head)), total]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 
+from odefit.report.labels import with_unit, words_for_time
 from odefit.report.several import horizons_table, multistart_tables
 from odefit.statistics.quality import Misfit, chi2_p, misfits
 from odefit.strategy import FitResult
@@ -90,7 +91,7 @@ def _p(p: float) -> str:
 def _labels(result: FitResult) -> dict[str, str]:
     own = {slot.name: slot.parameter for slot in result.problem.slots.slots}
     units = {name: p.unit or result.problem.units.get(p.name, "") for name, p in own.items()}
-    return {name: f"{name} [{units[name]}]" if units.get(name) else name for name in result.parameters}
+    return {name: with_unit(name, units.get(name, "")) for name in result.parameters}
 
 
 def _table(result: FitResult) -> list[str]:
@@ -122,7 +123,7 @@ def _derived_rows(result: FitResult) -> list[tuple[str, ...]]:
     rows = [("derived", "estimate", "std. error", "95 % interval", "")]
     units = result.problem.units
     for name, row in result.derived.items():
-        label = f"{name} [{units[name]}]" if name in units else name
+        label = with_unit(name, units.get(name, ""))
         rows.append((label, f"{row.estimate:.8g}", _error(row.standard_error), _interval(row.interval), ""))
     return rows
 
@@ -149,7 +150,8 @@ def _misfit_row(result: FitResult, row: Misfit, total: float) -> tuple[str, ...]
     observables = result.problem.observables
     name = result.problem.experiments[row.experiment].name if row.observable is None else observables[row.observable]
     observable, time, value = row.worst
-    place = f"{value:+.3g} at t = {time:g}" + (f", {observables[observable]}" if row.observable is None else "")
+    place = f"{value:+.3g} at {words_for_time(result.problem, time)}"
+    place += f", {observables[observable]}" if row.observable is None else ""
     rms = math.sqrt(row.sum_of_squares / row.n_data)
     return (name, str(row.n_data), f"{rms:.3g}", f"{100.0 * row.sum_of_squares / total:.0f} %", place)
 

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, Curves
-from odefit.integrate import Run, Status, integrator, segment_ends
+from odefit.integrate import Status
+from odefit.integrate.experiment import solve_experiment
 from odefit.problem import Problem
 from odefit.statistics.covariance import ParameterStatistics
 
@@ -72,17 +73,8 @@ def prediction_band(
         The slots of one measurement (see `Observation`): curves of what depends on the measurement are then those
         of measurements like it; without, they are left out.
     """
-    experiment = problem.experiments[e]
     order = 1 if statistics is not None else 0
-    seeds = compiled.parameters(theta, e, order)
-    run = Run(
-        experiment.start, seeds.y0, seeds.p, np.empty(0), times, segment_ends(experiment.start, times),
-        seeds.dy0, seeds.dp, seeds.d2y0, seeds.d2p,
-    )  # fmt: skip
-    model, settings = compiled.model(e), problem.settings
-    trajectory = integrator(settings.integrator).solve(
-        model, run, rtol=settings.rtol, atol=settings.atol, max_steps=settings.max_steps, order=order
-    )
+    seeds, trajectory = solve_experiment(problem, compiled, theta, e, times, order)
     curves = Curves(problem, compiled.variant(e), by_row=row_slots is not None)
     chosen = np.empty(0, dtype=np.int64) if row_slots is None else row_slots
     slots, slopes = compiled.slot_values(theta)
@@ -97,5 +89,5 @@ def prediction_band(
         dp = np.concatenate((compiled.all_derivatives(theta, e), own))
         by_theta = curves.derivatives(times, trajectory.y, trajectory.S, compiled.columns[e], p, dp)
         errors = standard_errors(by_theta, statistics.covariance)
-    failure = "" if trajectory.status is Status.OK else trajectory.sentence(model)
-    return Band(experiment.name, times, curves.names, values, errors, failure)
+    failure = "" if trajectory.status is Status.OK else trajectory.sentence(compiled.model(e))
+    return Band(problem.experiments[e].name, times, curves.names, values, errors, failure)

@@ -178,7 +178,7 @@ class _Incremental:
                 break
             waiting.pop()
             x, reached = solution.x, horizon
-            bounds = self.confidence_bounds(objective, solution, user) if self.confined else user
+            bounds = confidence_bounds(self.search, objective, solution, user) if self.confined else user
         self.integrators = whole.methods
         if not is_last:
             solution = self.on_all_data(whole, solution, horizon)
@@ -218,19 +218,6 @@ class _Incremental:
             x = solution.x
             relaxations += 1
             bounds = wider if relaxations < _MOST_RELAXATIONS else user
-
-    def confidence_bounds(
-        self, objective: SingleShooting, solution: SolverResult, user: tuple[Array, Array]
-    ) -> tuple[Array, Array]:
-        """Return the confidence interval of each unknown within the user's bounds, (9)."""
-        absolute = has_absolute_sigma(self.problem)
-        errors = _standard_errors(objective, solution, absolute)
-        dof = objective.n_data - solution.rank
-        reach = _quantile(self.problem.settings.confidence, math.inf if absolute else dof) * errors
-        reach = np.where(np.isfinite(reach), reach, np.inf)
-        size = self.search.scaling(objective, solution.x).of(solution.x)
-        reach = np.maximum(reach, 0.5 * _LEAST_WIDTH * size)
-        return np.maximum(solution.x - reach, user[0]), np.minimum(solution.x + reach, user[1])
 
     def between(self, reached: Horizon | None, horizon: Horizon) -> Horizon | None:
         """Return a horizon half as far ahead; None if there is no datum in between."""
@@ -297,6 +284,21 @@ class _Incremental:
                 estimates=dict(zip(compiled.theta_names, natural.tolist(), strict=True)),
             )
         )
+
+
+def confidence_bounds(
+    search: Search, objective: SingleShooting, solution: SolverResult, user: tuple[Array, Array]
+) -> tuple[Array, Array]:
+    """Return the confidence interval of each unknown within the user's bounds, (9)."""
+    problem = search.problem
+    absolute = has_absolute_sigma(problem)
+    errors = _standard_errors(objective, solution, absolute)
+    dof = objective.n_data - solution.rank
+    reach = _quantile(problem.settings.confidence, math.inf if absolute else dof) * errors
+    reach = np.where(np.isfinite(reach), reach, np.inf)
+    size = search.scaling(objective, solution.x).of(solution.x)
+    reach = np.maximum(reach, 0.5 * _LEAST_WIDTH * size)
+    return np.maximum(solution.x - reach, user[0]), np.minimum(solution.x + reach, user[1])
 
 
 def relaxed(

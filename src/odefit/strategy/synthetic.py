@@ -12,6 +12,7 @@ import dataclasses
 import numpy as np
 
 from odefit.errors import FitError, ProblemError
+from odefit.native.stop import StopFlag, raise_on_interrupt
 from odefit.problem import Problem
 from odefit.solve import Failed
 from odefit.transcribe import SingleShooting
@@ -33,10 +34,12 @@ def with_synthetic_data(
     """
     if not noise >= 0:
         raise ProblemError(f"the noise is {noise:g}; a standard deviation cannot be negative.")
-    objective = SingleShooting(problem)
+    stop = StopFlag()
+    objective = SingleShooting(problem, stop)
     x = objective.compiled.theta_start
-    objective.refresh(x)
-    found = objective.evaluate(x, 1)
+    with raise_on_interrupt(stop):
+        objective.refresh(x)
+        found = objective.evaluate(x, 1)
     if isinstance(found, Failed):
         raise FitError(f"the model cannot be computed at these values: {found.failure}.")
     n = objective.n_data

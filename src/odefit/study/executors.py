@@ -4,7 +4,8 @@ Kernels release the GIL, but the Python around the kernels of small models does 
 (measured on two cores: 1.7 times as fast for pyridine, 1.3 times for FitzHugh-Nagumo).  So the
 work is done by forked processes, which share the compiled code, where the system has them and no foreign thread
 runs in this process (a fork would not take it along); else by threads.  The threads of a notebook's kernel are
-known: they wait for messages, and what they own is of no use to a child.
+known: they wait for messages, and what they own is of no use to a child.  The workers share the cores: one that has
+a core to itself uses no threads for its experiments.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import contextlib
 import gc
 import math
 import multiprocessing
-import os
 import signal
 import sys
 import threading
@@ -23,6 +23,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, 
 from typing import Any
 
 from odefit.native.stop import StopFlag
+from odefit.native.threads import allow_threads, usable_cores
 
 Work = Callable[[int], Any]
 
@@ -32,11 +33,6 @@ _PATIENCE = 0.1  # seconds between looks at the stop flag
 _NOTEBOOK_THREADS = ("IOPub", "Heartbeat", "Control", "Shell channel", "_watch_pipe_fd")  # of class Thread, by name
 _work: Work | None = None  # in a worker process: what it was made for
 _stop: StopFlag | None = None
-
-
-def default_workers() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def run_all(work: Work, n: int, workers: int, stop: StopFlag | None = None) -> Iterator[tuple[int, Any]]:
@@ -52,16 +48,18 @@ def run_all(work: Work, n: int, workers: int, stop: StopFlag | None = None) -> I
         return
     size = max(1, min(_LARGEST_BLOCK, math.ceil(n / (workers * _BLOCKS_PER_WORKER))))
     blocks = [range(first, min(first + size, n)) for first in range(0, n, size)]
+    workers = min(workers, len(blocks))
+    threads = max(1, usable_cores() // workers)
     if can_fork():
         context = multiprocessing.get_context("fork")
-        with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(work, stop)) as pool:
+        with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(work, stop, threads)) as pool:
             with warnings.catch_warnings(), _kept_from_collection():
                 # newer Pythons warn of any thread; see `can_fork`
                 warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
                 futures = [pool.submit(_in_process, block) for block in blocks]
             yield from _collected(futures, stop)
     else:
-        with ThreadPoolExecutor(workers, thread_name_prefix="odefit-fit") as pool:
+        with ThreadPoolExecutor(workers, "odefit-fit", initializer=allow_threads, initargs=(threads,)) as pool:
             yield from _collected([pool.submit(_done, work, block, stop) for block in blocks], stop)
 
 
@@ -96,10 +94,11 @@ def _is_idle(thread: threading.Thread) -> bool:
     return is_notebook or thread.name.startswith("odefit") or any(name in thread.name for name in _NOTEBOOK_THREADS)
 
 
-def _begin(work: Work, stop: StopFlag | None) -> None:
+def _begin(work: Work, stop: StopFlag | None, threads: int) -> None:
     """Take over the work of the parent, which also hears Ctrl-C for us."""
     global _work, _stop
     _work, _stop = work, stop
+    allow_threads(threads)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 

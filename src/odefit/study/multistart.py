@@ -7,12 +7,13 @@ import math
 from collections.abc import Callable
 
 from odefit.native.stop import StopFlag
+from odefit.native.threads import usable_cores
 from odefit.problem import Problem
 from odefit.solve import FROM_HERE, Solver, SolverStatus
 from odefit.statistics.covariance import DETERMINED
 from odefit.statistics.verdicts import WEAK, ZERO
 from odefit.strategy import FitResult, fit_by
-from odefit.study.executors import default_workers, run_all
+from odefit.study.executors import run_all
 from odefit.study.record import Multistart, StartRun
 from odefit.study.sampling import sample_starts
 
@@ -63,7 +64,7 @@ def fit_from_many(
         )  # fmt: skip
 
     runs: list[StartRun] = []
-    for _, run in run_all(work, starts, default_workers() if workers is None else workers, stop):
+    for _, run in run_all(work, starts, usable_cores() if workers is None else workers, stop):
         runs.append(run)
         if progress is not None:
             progress(run, len(runs))

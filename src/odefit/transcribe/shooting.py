@@ -10,11 +10,9 @@ tolerances those that show stiffness anew would cost more than the whole stiff s
 from __future__ import annotations
 
 import math
-import os
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, reduce
+from functools import reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +21,7 @@ import numpy.typing as npt
 from odefit.integrate import Integrator, Run, Status, StepGrid, Trajectory, integrator
 from odefit.integrate.native import native_method
 from odefit.native.stop import StopFlag
+from odefit.native.threads import allowed_threads, thread_pool
 from odefit.problem.problem import Settings
 from odefit.transcribe.observation import Observation, observe_residuals
 from odefit.transcribe.plan import Plan
@@ -34,17 +33,8 @@ Array = npt.NDArray[np.float64]
 T = TypeVar("T")
 _NOTHING = np.empty(0)
 _NEVER = StopFlag()
-_WORTH_A_THREAD = 1e-3  # seconds of one experiment
-
-
-@cache
-def _pool() -> ThreadPoolExecutor:
-    """Threads for experiments; kernels release the GIL."""
-    return ThreadPoolExecutor(max_workers=os.cpu_count() or 1, thread_name_prefix="odefit")
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not survive a fork
+WORTH_A_THREAD = 1e-3
+"""Seconds that an experiment takes, from which experiments are shared out among threads: kernels release the GIL."""
 
 
 class Shooter:
@@ -91,8 +81,8 @@ class Shooter:
 
         n, started = len(self._observations), time.perf_counter()
         found = self._each(shoot)
-        if n > 1 and (time.perf_counter() - started) / n > _WORTH_A_THREAD:
-            self._parallel = (os.cpu_count() or 1) > 1
+        if n > 1 and (time.perf_counter() - started) / n > WORTH_A_THREAD:
+            self._parallel = allowed_threads() > 1
         shot = reduce(Shot.and_also, [shot for shot, _ in found])
         self.grids = [grid for _, grid in found] if shot.failed < 0 else None
         self._explicit = self.grids is not None and all([self._is_native(grid) for grid in self.grids])
@@ -121,7 +111,7 @@ class Shooter:
     def _each(self, shoot: Callable[[int], T]) -> list[T]:
         """Shoot all experiments, in threads once one of them has been seen to take long."""
         numbers = range(len(self._observations))
-        return list(_pool().map(shoot, numbers) if self._parallel else map(shoot, numbers))
+        return list(thread_pool().map(shoot, numbers) if self._parallel else map(shoot, numbers))
 
     def _natively(
         self, adapt: bool, first: int, last: int, x: Array, order: int, residual: Array, jacobian: Array, max_steps: int
@@ -148,9 +138,7 @@ class Shooter:
     ) -> tuple[Trajectory, Run]:
         """Integrate one experiment at `x`."""
         seeds = self._plan.compiled.parameters(x, o.experiment, order)
-        run = Run(
-            o.t0, seeds.y0, seeds.p, _NOTHING, o.times, o.ends, seeds.dy0, seeds.dp, seeds.d2y0, seeds.d2p
-        )  # fmt: skip
+        run = Run.of(seeds, o.t0, o.times, o.ends)
         trajectory = (method or self._integrator).solve(
             self._plan.compiled.model(o.experiment), run, grid=grid, rtol=self._rtol, atol=self._atol, order=order,
             max_steps=self._max_steps, stop=self._stop,

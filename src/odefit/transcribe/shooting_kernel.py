@@ -64,16 +64,19 @@ def shoot_experiments(
 ):  # fmt: skip
     """Integrate the experiments `first` to `last` - 1 and fill their rows.
 
-    With `adapt` new steps are chosen, of which the table then holds the address: they must be kept; else the steps
-    noted there are taken again.
+    With `adapt` new steps are chosen, of which the table then holds the address: whoever calls must keep them.  Only
+    those of one experiment are returned, so that only one can be adapted in a call.  Else the steps noted there are
+    taken again.
 
     Returns
     -------
     failed, status, t, cause, ratio, half_square, bad
         See `Shot`.
     steps, counts
-        Those of the last experiment, if they were chosen.
+        Those of the experiment, if they were chosen.
     """
+    if adapt and last != first + 1:
+        raise ValueError("steps are chosen for one experiment a call: the table would outlive those of the others")
     n_slots = floats_at(table, first, SLOT_VALUES).size
     slots, slopes, bends, u = np.empty(n_slots), np.empty(n_slots), np.empty(n_slots), np.empty(0)
     fill_slots(

@@ -19,6 +19,7 @@ from matplotlib.patches import Patch
 
 from odefit.errors import OdefitError
 from odefit.problem import Problem
+from odefit.report.labels import time_label, with_unit
 from odefit.report.plots import style
 from odefit.report.plots.series import (
     Curve,
@@ -85,7 +86,7 @@ def plot_fit(
         if ax is None:
             style.tidy(each)
     if ax is not None:
-        ax.set_xlabel(_time_label(problem))
+        ax.set_xlabel(style.plain(time_label(problem)))
         ax.legend(handles=handles, fontsize="small")
         return ax
     return axes[0] if len(axes) == 1 else np.array(axes, dtype=object)
@@ -177,7 +178,7 @@ class _Picture:
             ax.plot(curve.times, curve.value, line, color=colour, linewidth=style.LINE_WIDTH, zorder=2.0, **look)
             for kind, rows in self._kinds(one).items():
                 self._points(ax, one, kind, rows, points)
-        ax.set_ylabel(style.plain(style.with_unit(panel.observable, self._problem.units.get(panel.observable, ""))))
+        ax.set_ylabel(style.plain(with_unit(panel.observable, self._problem.units.get(panel.observable, ""))))
         if panel.title:
             ax.set_title(style.plain(panel.title), fontsize=style.SMALL + 1, color=style.INK)
         self._limit(ax, panel)
@@ -309,7 +310,7 @@ def _grid(
     axes = [made.add_subplot(rows, columns, i + 1) for i in range(n)]
     for i, ax in enumerate(axes):
         if i + columns >= n:  # nothing below
-            ax.set_xlabel(_time_label(result.problem))
+            ax.set_xlabel(style.plain(time_label(result.problem)))
     return axes
 
 
@@ -319,8 +320,3 @@ def _columns(panels: list[_Panel]) -> int:
         observables = len({panel.observable for panel in panels})
         return min(n, {1: 4, 2: 4, 3: 3}.get(observables, 4))
     return n if n <= 3 else 2 if n == 4 else 3 if n in (5, 6, 9) else 4
-
-
-def _time_label(problem: Problem) -> str:
-    name = problem.model.time
-    return style.plain(style.with_unit("time" if name == "t" else name, problem.units.get(name, "")))

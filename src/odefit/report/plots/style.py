@@ -104,11 +104,6 @@ def decade_ticks(ax: Axes, first: float, last: float, *, zero: bool) -> None:
     ax.xaxis.set_minor_locator(NullLocator())
 
 
-def with_unit(name: str, unit: str) -> str:
-    """Return the label of an axis."""
-    return f"{name} [{unit}]" if unit else name
-
-
 def plain(text: str) -> str:
     """Return text in which matplotlib sees no formula: a name may hold a dollar sign."""
     return text.replace("$", r"\$")
