@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import Curves, compile_problem
-from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.errors import OdefitError
 from odefit.formats import load_problem
 from odefit.integrate import Status
@@ -178,6 +177,6 @@ def evaluate(problem: Problem, parameters: Mapping[str, float] | None = None, or
     jacobian = None
     if order and found.linear is not None and not plan.criterion.joint:
         jacobian = found.linear.jacobian / plan.compiled.to_natural(x)[1]
-    absolute = has_absolute_sigma(problem)
-    loglik = plan.criterion.log_likelihood(plan.finite(found.differences), plan.root_weights, absolute=absolute)
+    differences = plan.finite(found.differences)
+    loglik = plan.criterion.log_likelihood(differences, plan.root_weights, absolute=plan.absolute)
     return PointEvaluation("ok", "", found.differences, jacobian, found.value, loglik)

@@ -51,8 +51,8 @@ class Merit:
 
     def level(self, point: Point) -> float:
         """Return what changes of the merit function are compared with; see `magnitude_of`."""
-        value = point.value if self.trivial else self.of(point)
-        return max(abs(value), 0.5 * point.size**2)
+        value, least = point.value if self.trivial else self.of(point), 0.5 * point.size * point.size
+        return value if value >= least else max(-value, least)
 
     def promised(self, linear: LinearModel, step: StepInfo) -> float:
         """Choose the weight for `step` and return the reduction that the linear model promises."""

@@ -55,6 +55,11 @@ class Residuals(NamedTuple):
         return out
 
 
+def exact_rows(plan: Plan) -> Indices:
+    """Return the rows of the measurements that must be met exactly, or as good as exactly."""
+    return plan.data.heavy[plan.data.heavy_root >= AS_GOOD_AS_EXACT]
+
+
 def residual_series(plan: Plan, point: Point) -> Residuals:
     """Sort the differences of model and data at a point into series."""
     data = plan.data
@@ -65,7 +70,7 @@ def residual_series(plan: Plan, point: Point) -> Residuals:
     weighted = np.concatenate([o.root_weight * o.value for o in listed])
     roots = np.concatenate([o.root_weight for o in listed])
     random = np.ones(data.n_data, dtype=bool)
-    random[data.heavy[data.heavy_root >= AS_GOOD_AS_EXACT]] = False
+    random[exact_rows(plan)] = False
     # measurements of an experiment are in the order of time already, and a stable sort keeps it
     order = np.lexsort((observable, experiment))
     order = order[random[order]]

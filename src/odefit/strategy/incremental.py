@@ -37,7 +37,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.errors import ProblemError
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
@@ -291,8 +290,8 @@ def confidence_bounds(
 ) -> tuple[Array, Array]:
     """Return the confidence interval of each unknown within the user's bounds, (9)."""
     problem = search.problem
-    absolute = has_absolute_sigma(problem)
-    errors = _standard_errors(objective, solution, absolute)
+    absolute = objective.plan.absolute
+    errors = _standard_errors(objective, solution)
     dof = objective.n_data - solution.rank
     reach = _quantile(problem.settings.confidence, math.inf if absolute else dof) * errors
     reach = np.where(np.isfinite(reach), reach, np.inf)
@@ -318,11 +317,11 @@ def relaxed(
     )
 
 
-def _standard_errors(objective: SingleShooting, solution: SolverResult, absolute: bool) -> Array:
+def _standard_errors(objective: SingleShooting, solution: SolverResult) -> Array:
     """Return linearised standard errors on the solver's scale, NaN where there are none."""
     if solution.linear is None:
         return np.full(solution.x.size, np.nan)
-    return Uncertainty(objective.plan, solution, absolute, resolution=0.0).independent.standard_error
+    return Uncertainty(objective.plan, solution, resolution=0.0).independent.standard_error
 
 
 def _quantile(level: float, dof: float) -> float:

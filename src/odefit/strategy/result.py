@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.problem import Problem
 from odefit.solve import Failed, SolverResult, SolverStatus
 from odefit.statistics import (
@@ -146,7 +145,7 @@ class FitResult:
     @property
     def n_data(self) -> int:
         """Number of measured values that took part; priors and values that must be met exactly do not count."""
-        return self.plan.n_data - self.plan.data.exact.size
+        return self.plan.n_fitted
 
     @property
     def sum_of_squares(self) -> float:
@@ -167,11 +166,7 @@ class FitResult:
         if self.solution.linear is None:
             return None
         resolution = self.problem.settings.rtol * self.plan.data.norm
-        return Uncertainty(self.plan, self.solution, self._absolute, resolution)
-
-    @property
-    def _absolute(self) -> bool:
-        return has_absolute_sigma(self.problem)
+        return Uncertainty(self.plan, self.solution, resolution)
 
     @cached_property
     def statistics(self) -> ParameterStatistics | None:
@@ -196,12 +191,14 @@ class FitResult:
     @property
     def chi2(self) -> float | None:
         """Weighted sum of squares if standard deviations were given, else None."""
-        return self.sum_of_squares if self._absolute else None
+        return self.sum_of_squares if self.plan.absolute else None
 
     @cached_property
     def loglik(self) -> float | None:
         """Normal log likelihood; with its own best common variance where no sigma was given."""
-        found = self.plan.criterion.log_likelihood(self._differences, self.plan.root_weights, absolute=self._absolute)
+        found = self.plan.criterion.log_likelihood(
+            self._differences, self.plan.root_weights, absolute=self.plan.absolute
+        )
         return finite_or_none(found)
 
     @cached_property

@@ -21,6 +21,7 @@ from odefit.solve import (
     TraceRow,
     solve_weighted,
 )
+from odefit.strategy.attempt import Attempt
 from odefit.strategy.result import FitResult
 from odefit.transcribe import SingleShooting
 from odefit.transcribe.observation import Observations
@@ -38,7 +39,9 @@ def fit_single(
     search = Search(problem, solver, stop, callback)
     objective = search.objective()
     solution = search.minimise(objective)
-    return FitResult(problem, solution, objective.methods, "single", solver.name)
+    n_data = objective.plan.n_fitted
+    attempt = Attempt("single", solution.status, solution.value, solution.iterations, n_data=n_data)
+    return FitResult(problem, solution, objective.methods, "single", solver.name, (attempt,))
 
 
 class Search:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.errors import ProblemError, suggestion
-from odefit.solve import Failed, LinearModel, SolverResult
+from odefit.solve import Failed, LinearModel, Point, SolverResult
 from odefit.statistics import Autocorrelation, ParameterStatistics, Residuals, ResidualTests, residual_series
 from odefit.statistics.autocorrelation import LagTest, first_order_errors, lag_test
 from odefit.statistics.covariance import (
@@ -21,7 +21,7 @@ from odefit.statistics.covariance import (
     statistics_of,
 )
 from odefit.statistics.residual_tests import residual_tests
-from odefit.statistics.residuals import AS_GOOD_AS_EXACT
+from odefit.statistics.residuals import AS_GOOD_AS_EXACT, exact_rows
 from odefit.statistics.sandwich import unequal_variances
 from odefit.transcribe import Plan
 
@@ -38,24 +38,29 @@ class Uncertainty:
 
     Attributes
     ----------
-    absolute
-        Standard deviations were given.
     resolution
         Norm of the residuals that the integration cannot resolve.
     """
 
     plan: Plan = field(repr=False)
     solution: SolverResult = field(repr=False)
-    absolute: bool
     resolution: float
+
+    @property
+    def _point(self) -> Point:
+        if isinstance(self.solution.evaluation, Failed):
+            raise ValueError("a fit that failed has no residuals")
+        return self.solution.evaluation
 
     @cached_property
     def residuals(self) -> Residuals:
         """The weighted residuals as time series."""
-        point = self.solution.evaluation
-        if isinstance(point, Failed):
-            raise ValueError("a fit that failed has no residuals")
-        return residual_series(self.plan, point)
+        return residual_series(self.plan, self._point)
+
+    @cached_property
+    def _values(self) -> Array:
+        """The weighted residuals of what is random, in no order that matters."""
+        return np.delete(self._point.differences[: self.plan.n_data], exact_rows(self.plan))
 
     @property
     def _linear(self) -> LinearModel:
@@ -77,7 +82,7 @@ class Uncertainty:
     @property
     def dof(self) -> int:
         """Random data less determined directions."""
-        return self.residuals.value.size - self.directions.rank
+        return self._values.size - self.directions.rank
 
     @cached_property
     def _image(self) -> Array:
@@ -96,10 +101,12 @@ class Uncertainty:
     @cached_property
     def independent(self) -> ParameterStatistics:
         """Statistics for independent errors of one variance."""
-        variance = self.plan.criterion.variance(self.residuals.value, self.dof, absolute=self.absolute)
+        variance = self.plan.criterion.variance(self._values, self.dof, absolute=self.plan.absolute)
         variance, resolved = resolved_variance(variance, self.resolution)
         middle = independent_errors(self.directions.rank, variance, self._prior_image)
-        return statistics_of(self.directions, middle, variance, self.dof, absolute=self.absolute, resolved=resolved)
+        return statistics_of(
+            self.directions, middle, variance, self.dof, absolute=self.plan.absolute, resolved=resolved
+        )
 
     @cached_property
     def lag_test(self) -> LagTest | None:
@@ -117,7 +124,7 @@ class Uncertainty:
         if self.lag_test is None:
             return None
         return first_order_errors(
-            self.residuals, self._image, self.lag_test.lag1, absolute=self.absolute, prior_image=self._prior_image
+            self.residuals, self._image, self.lag_test.lag1, absolute=self.plan.absolute, prior_image=self._prior_image
         )
 
     @cached_property

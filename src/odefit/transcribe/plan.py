@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, CompiledStructure, compile_problem
 from odefit.criteria import Criterion, criterion_named
+from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.errors import FitError
 from odefit.native.records import Words, packed
 from odefit.problem import Problem
@@ -36,6 +37,8 @@ class Arrangement:
         Functions and measurements.
     joint
         Whether the criterion needs the whole Jacobian.
+    absolute
+        Whether standard deviations are known, so that the covariance is not rescaled.
     experiment_names
         Of all experiments, measured or not.
     """
@@ -44,11 +47,17 @@ class Arrangement:
     data: Observations
     joint: bool
     experiment_names: tuple[str, ...]
+    absolute: bool
 
     @cached_property
     def root_weights(self) -> npt.NDArray[np.float64]:
         """Root weights of the measurements of finite weight, in the order of the rows."""
         return np.delete(np.concatenate([o.root_weight for o in self.data.of_experiment]), self.data.exact)
+
+    @cached_property
+    def observed_names(self) -> tuple[str, ...]:
+        """Names of the experiments that have data."""
+        return tuple(self.experiment_names[o.experiment] for o in self.data.of_experiment)
 
     @cached_property
     def n_residuals(self) -> int:
@@ -108,8 +117,8 @@ class Plan:
         What is minimised.
     names
         Of the unknowns.
-    n_data
-        Number of measurements, those that must be met exactly included.
+    n_data, n_fitted
+        Number of measurements, those that must be met exactly included, and left out.
     """
 
     def __init__(self, arrangement: Arrangement, compiled: CompiledProblem, criterion: Criterion) -> None:
@@ -119,7 +128,10 @@ class Plan:
         self.names = compiled.theta_names
         self.data = arrangement.data
         self.n_data = arrangement.data.n_data
+        self.n_fitted = self.n_data - arrangement.data.exact.size
         self.experiment_names = arrangement.experiment_names
+        self.observed_names = arrangement.observed_names
+        self.absolute = arrangement.absolute
         self.n_residuals = arrangement.n_residuals
         self.layout = arrangement.layout
         self.n_columns = arrangement.n_columns
@@ -133,7 +145,8 @@ class Plan:
 
     def finite(self, differences: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the differences of the measurements of finite weight, priors left out."""
-        return np.delete(differences[: self.n_data], self.data.exact)
+        data = differences[: self.n_data]
+        return np.delete(data, self.data.exact) if self.data.exact.size else data
 
     @cached_property
     def table(self) -> Words:
@@ -156,7 +169,7 @@ def _planned(problem: Problem, use: str, data: Observations | None) -> Plan:
 
     def arrange() -> Arrangement:
         names = tuple(e.name for e in problem.experiments)
-        made = Arrangement(compiled.structure, chosen, criterion.joint, names)
+        made = Arrangement(compiled.structure, chosen, criterion.joint, names, has_absolute_sigma(problem))
         _ = made.table  # made now, by one thread: made by two, it could hold addresses of records that are gone
         return made
 

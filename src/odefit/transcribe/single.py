@@ -60,6 +60,9 @@ class SingleShooting:
         self.observations = plan.data.of_experiment
         self.n_data = plan.data.n_data
         self.n_residuals = plan.n_residuals
+        self._n_columns = plan.n_columns
+        self._criterion, self._joint = plan.criterion, plan.criterion.joint
+        self._has_priors, self._has_heavy = plan.n_residuals > plan.n_data, plan.data.heavy.size > 0
         self._shooter = Shooter(plan, problem.settings, stop)
         self._readapt = readapt
         self._generation = 0
@@ -69,8 +72,12 @@ class SingleShooting:
     @property
     def methods(self) -> dict[str, str]:
         """Which integrator made the present grids, per experiment that was fitted."""
-        names = [self.plan.experiment_names[o.experiment] for o in self.observations]
-        return dict(zip(names, [grid.method for grid in self.grids or ()], strict=False))
+        grids = self.grids
+        return (
+            {}
+            if grids is None
+            else {name: grid.method for name, grid in zip(self.plan.observed_names, grids, strict=True)}
+        )
 
     def refresh(self, x: Array) -> int:
         """Adapt all grids to `x`; if an experiment fails there, there are no grids to replay."""
@@ -100,26 +107,28 @@ class SingleShooting:
             return Failed(x, self._generation, "the last adaptation of the step grids failed")
         residual = np.empty(self.n_residuals)
         # rows of an experiment are zero in columns it does not depend on
-        jacobian = np.zeros((self.n_residuals if order else 0, self.plan.n_columns))
+        jacobian = np.zeros((self.n_residuals if order else 0, self._n_columns))
         shoot = self._shooter.adapt if adapt else self._shooter.replay
         shot = shoot(x, order, residual, jacobian)
         if shot.failed >= 0:
             return Failed(x, self._generation, self._words_for_failure(shot), shot.status == Status.STOPPED)
         penalty, bad = 0.0, shot.bad
-        if self.compiled.penalty is not None:
+        differences = residual
+        if self._has_priors:
+            differences = residual[: self.n_data]
             penalty, bad_prior = self._penalise(x, order, residual, jacobian)
             bad = max(bad, bad_prior)
         if not math.isfinite(shot.half_square + penalty):
             return Failed(x, self._generation, self._words_for_nonfinite(residual))
         if bad >= 0:  # a NaN among the derivatives would look like no influence
             return Failed(x, self._generation, self._words_for_derivative(bad, jacobian))
-        criterion, n = self.plan.criterion, self.n_data
-        found = criterion.assess(residual[:n], shot.half_square, jacobian[:n] if order and criterion.joint else None)
+        whole = jacobian[: self.n_data] if order and self._joint else None
+        found = self._criterion.assess(differences, shot.half_square, whole)
         if isinstance(found, Quadratic):
             return self._smooth(x, found, residual, jacobian, order, shot.error_ratio, penalty)
         rows = residual if found.slope is None else self._sloped(found.residual, found.slope, residual, jacobian)
         linear = self._linear(jacobian, rows) if order else None
-        if self.plan.data.heavy.size:
+        if self._has_heavy:
             return self._weighted(x, rows, linear, shot.error_ratio)
         value = found.value + penalty
         size = math.sqrt(2.0 * value if found.slope is None else float(rows @ rows))
