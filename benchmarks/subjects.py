@@ -78,13 +78,15 @@ def main() -> None:
     x = result.solution.x
     objective.refresh(x)
     linear = result.solution.linear
-    assert isinstance(linear, BorderedLinear)
+    layout = objective.plan.layout
+    assert linear is not None
+    assert layout is not None
     scaling = Scaling(x, np.ones(x.size, dtype=bool))
     unbounded = np.full(x.size, np.inf)
     steps = ScaledSteps(scaling, -unbounded, unbounded, np.empty(0))
 
     def algebra() -> None:
-        fresh = BorderedLinear(linear.compact, linear.residual, linear.layout)
+        fresh = BorderedLinear(linear.compact, linear.residual, layout)
         steps.move(fresh, x)
         steps.step(0.01)
 

@@ -55,38 +55,26 @@ class Quadratic(NamedTuple):
 
 
 class Criterion(Protocol):
-    """What is minimised, and what its minimum says of the noise.  Instances hold no state.
-
-    Attributes
-    ----------
-    name
-        In problem files.
-    words
-        What the objective is, for reports.
-    joint
-        Whether `assess` returns a `Quadratic`; such a criterion gets the whole Jacobian.
-    takes_heavy
-        Whether data of very large or infinite weight may be kept apart from the others (see `odefit.solve.Heavy`).
-    """
+    """What is minimised, and what its minimum says of the noise.  Instances hold no state."""
 
     @property
     def name(self) -> str:
-        """See above."""
+        """Its name in problem files."""
         ...
 
     @property
     def words(self) -> str:
-        """See above."""
+        """What the objective is, for reports."""
         ...
 
     @property
     def joint(self) -> bool:
-        """See above."""
+        """Whether `assess` returns a `Quadratic`; such a criterion gets the whole Jacobian."""
         ...
 
     @property
     def takes_heavy(self) -> bool:
-        """See above."""
+        """Whether data of very large or infinite weight may be kept apart from the others, as equalities."""
         ...
 
     def assess(self, differences: Array, half_square: float, jacobian: Array | None) -> Rows | Quadratic:

@@ -114,30 +114,21 @@ class LinearModel(Protocol):
     """The linearised problem at a point: ``residual(x + dx)`` is about ``r + J dx``.  Its structure is hidden.
 
     Reduced coordinates are those of ``Q' (r + J dx)``, in a shape of the model's own.
-
-    Attributes
-    ----------
-    heavy
-        Rows of very large or infinite weight.
-    right
-        ``-Q' r`` in reduced coordinates, heavy rows left out.
-    metric
-        In which metric steps are measured unless a step asks for another one: `FACTORS` or `SCALED`.
     """
 
     @property
     def heavy(self) -> Heavy:
-        """See above."""
+        """Rows of very large or infinite weight."""
         ...
 
     @property
     def right(self) -> Array:
-        """See above."""
+        """``-Q' r`` in reduced coordinates, heavy rows left out."""
         ...
 
     @property
     def metric(self) -> str:
-        """See above."""
+        """In which metric steps are measured unless a step asks for another one: `FACTORS` or `SCALED`."""
         ...
 
     @property
