@@ -31,14 +31,14 @@ def weighted_residual(value, datum, root_weight):
 def root_weights(problem: Problem) -> Array:
     """Return ``sqrt(w)`` of each measurement, 0 for those that take no part."""
     data, sigma = problem.measurements, problem.sigma
-    given, used = np.isfinite(sigma), data.used
-    if given[used].any() and not given[used].all():
+    has_sigma, used = np.isfinite(sigma), data.used
+    if has_sigma[used].any() and not has_sigma[used].all():
         raise ProblemError(
             "some measurements have a sigma and others have none; give all of them one, or none "
             "(then a common one is estimated)."
         )
     weight = np.where(np.isnan(data.weight), 1.0, data.weight)
-    root = np.where(given & np.isfinite(weight), 1.0 / np.where(given, sigma, 1.0), np.sqrt(weight))
+    root = np.where(has_sigma & np.isfinite(weight), 1.0 / np.where(has_sigma, sigma, 1.0), np.sqrt(weight))
     return np.where(used, root, 0.0)
 
 
@@ -61,12 +61,13 @@ def heavy_measurements(problem: Problem, roots: Array) -> tuple[npt.NDArray[np.b
     finite = (roots > 0) & ~heavy
     everywhere = float(np.median(roots[finite])) if finite.any() else 1.0
     for name in np.unique(data.observable):
-        own = data.observable == name
-        typical = float(np.median(roots[own & finite])) if (own & finite).any() else everywhere
-        ordinary[own] = typical
-        heavy[own] |= roots[own] >= math.sqrt(_HEAVY) * typical
-    given = np.isfinite(sigma)
-    return heavy & ~(given & np.isfinite(roots)), np.where(given, 1.0 / np.where(given, sigma, 1.0), ordinary)
+        rows = data.observable == name
+        typical = float(np.median(roots[rows & finite])) if (rows & finite).any() else everywhere
+        ordinary[rows] = typical
+        heavy[rows] |= roots[rows] >= math.sqrt(_HEAVY) * typical
+    has_sigma = np.isfinite(sigma)
+    ordinary = np.where(has_sigma, 1.0 / np.where(has_sigma, sigma, 1.0), ordinary)
+    return heavy & ~(has_sigma & np.isfinite(roots)), ordinary
 
 
 def has_absolute_sigma(problem: Problem) -> bool:

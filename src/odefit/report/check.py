@@ -35,8 +35,8 @@ def check(problem: Problem) -> CheckReport:
     lines += _parameters(problem)
     lines += _experiments(problem)
     lines += _noise(problem)
-    found, ok = _derivatives(problem)
-    return CheckReport("\n".join([*lines, *found]), ok)
+    derivative_lines, ok = _derivatives(problem)
+    return CheckReport("\n".join([*lines, *derivative_lines]), ok)
 
 
 def _paragraph(title: str, words: Iterable[str]) -> list[str]:

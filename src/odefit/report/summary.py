@@ -89,8 +89,8 @@ def _p(p: float) -> str:
 
 
 def _labels(result: FitResult) -> dict[str, str]:
-    own = {slot.name: slot.parameter for slot in result.problem.slots.slots}
-    units = {name: p.unit or result.problem.units.get(p.name, "") for name, p in own.items()}
+    parameter_of_slot = {slot.name: slot.parameter for slot in result.problem.slots.slots}
+    units = {name: p.unit or result.problem.units.get(p.name, "") for name, p in parameter_of_slot.items()}
     return {name: with_unit(name, units.get(name, "")) for name in result.parameters}
 
 
@@ -134,14 +134,14 @@ def _misfit(result: FitResult) -> list[str]:
         return []
     residuals = result.uncertainty.residuals
     several = len(result.plan.data.of_experiment) > 1
-    found = misfits(residuals, by_observable=not several)
-    total = sum(row.sum_of_squares for row in found)
-    if len(found) < 2 or not total > 0:
+    contributions = misfits(residuals, by_observable=not several)
+    total = sum(row.sum_of_squares for row in contributions)
+    if len(contributions) < 2 or not total > 0:
         return []
-    shown = sorted(found, key=lambda row: -row.sum_of_squares / row.n_data)[:_MOST_MISFITS]
-    left = len(found) - len(shown)
+    shown = sorted(contributions, key=lambda row: -row.sum_of_squares / row.n_data)[:_MOST_MISFITS]
+    left = len(contributions) - len(shown)
     rows = [("misfit", "data", "rms", "share", "largest residual")]
-    rows += [_misfit_row(result, row, total) for row in found if row in shown]
+    rows += [_misfit_row(result, row, total) for row in contributions if row in shown]
     text = _aligned(rows)
     return ["", *text, *([f"and {left} more with smaller residuals"] if left else [])]
 

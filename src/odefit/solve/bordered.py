@@ -246,7 +246,7 @@ class BorderedLinear:
         """The whole Jacobian, written out."""
         layout = self.layout
         rows = [layout.row_order[a:b] for a, b in zip(layout.first[:-1], layout.first[1:], strict=True)]
-        return self._written_out([self.compact[own] for own in rows], rows, self.residual.size)
+        return self._written_out([self.compact[block_rows] for block_rows in rows], rows, self.residual.size)
 
     def factor(self) -> Array:
         """Return the triangles of the blocks, written out: (B W, n)."""

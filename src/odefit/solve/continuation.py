@@ -102,7 +102,7 @@ def solve_weighted(
         if most is not None and left < 1:
             continue
         target = None if most is None else Capped(objective, most)
-        found = solve(
+        result = solve(
             target or objective,
             x,
             lower,
@@ -113,17 +113,17 @@ def solve_weighted(
             **parts,
         )
         begin = None
-        evaluations += found.evaluations
-        refreshes += found.refreshes
-        if found.status == SolverStatus.INTERRUPTED:
-            return _interrupted(found, before, heavy.root, rows, evaluations, refreshes)
-        before, x = found, found.x
+        evaluations += result.evaluations
+        refreshes += result.refreshes
+        if result.status == SolverStatus.INTERRUPTED:
+            return _interrupted(result, before, heavy.root, rows, evaluations, refreshes)
+        before, x = result, result.x
     assert before is not None
     return _with_counts(before, rows, evaluations, refreshes)
 
 
 def _interrupted(
-    found: SolverResult,
+    result: SolverResult,
     before: SolverResult | None,
     root: Array,
     rows: list[TraceRow],
@@ -131,10 +131,10 @@ def _interrupted(
     refreshes: int,
 ) -> SolverResult:
     """Return the best point so far, which is that of the stage before if this one had no time for its first."""
-    if isinstance(found.evaluation, Failed) and before is not None:
+    if isinstance(result.evaluation, Failed) and before is not None:
         words = "the fit was stopped; this is the best point so far"
-        found = dataclasses.replace(before, status=SolverStatus.INTERRUPTED, message=words)
-    return _with_counts(found, rows, evaluations, refreshes, evaluation=reweighted(found.evaluation, root))
+        result = dataclasses.replace(before, status=SolverStatus.INTERRUPTED, message=words)
+    return _with_counts(result, rows, evaluations, refreshes, evaluation=reweighted(result.evaluation, root))
 
 
 def _with_counts(

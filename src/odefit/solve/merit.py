@@ -72,11 +72,11 @@ class Merit:
         for _ in range(self._weight.size + 1):  # each time at least one more row is light
             light = self._weight <= m
             more = float(slack[~light].sum())
-            wanted = lacking - float(self._weight[light] @ slack[light])
-            if not more * m < wanted or not more > 0.0:
+            remainder = lacking - float(self._weight[light] @ slack[light])
+            if not more * m < remainder or not more > 0.0:
                 break
             next_weight = float(self._weight[~light].min())
-            m = min(_LARGEST, next_weight, wanted / more)
+            m = min(_LARGEST, next_weight, remainder / more)
             if m < next_weight:
                 break
         return m

@@ -89,14 +89,14 @@ class ScaledSteps:
 
     def _within(self, right: Array, fixed: Flags, radius: float) -> tuple[Array, float, float]:
         """Return the step in scaled unknowns, its length and mu."""
-        z, told = self._solve(right, fixed, 0.0)
+        z, measures = self._solve(right, fixed, 0.0)
         if self._full is None:
-            self._full = told
+            self._full = measures
         length = float(np.linalg.norm(z))
         if length <= radius:
             return z, length, 0.0
         low, low_value = 0.0, 1.0 / length
-        mu, target = max(self._mu, (told[0] / radius) ** 2 * 1e-2), 1.0 / radius
+        mu, target = max(self._mu, (measures[0] / radius) ** 2 * 1e-2), 1.0 / radius
         for _ in range(30):
             z, _ = self._solve(right, fixed, mu)
             length = float(np.linalg.norm(z))

@@ -175,8 +175,8 @@ def _lagged_products(x: Array, y: Array, residuals: Residuals) -> Array:
 
 def _sums_of_diagonals(products: Array) -> Array:
     place = np.arange(products.shape[0])
-    found = np.bincount(np.abs(place[:, None] - place).ravel(), products.ravel())
-    return found.astype(np.float64)
+    sums = np.bincount(np.abs(place[:, None] - place).ravel(), products.ravel())
+    return sums.astype(np.float64)
 
 
 def _products_by_fourier(x: Array, y: Array) -> Array:

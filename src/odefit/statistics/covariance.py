@@ -109,10 +109,10 @@ class ParameterStatistics:
     def correlation(self) -> Array:
         """Correlation of the estimates (n, n); NaN for parameters that have no standard error."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            found = self.covariance / np.outer(self.standard_error, self.standard_error)
-        known = np.flatnonzero(np.isfinite(np.diag(found)))
-        found[known, known] = 1.0
-        return np.clip(found, -1.0, 1.0)
+            correlation = self.covariance / np.outer(self.standard_error, self.standard_error)
+        known = np.flatnonzero(np.isfinite(np.diag(correlation)))
+        correlation[known, known] = 1.0
+        return np.clip(correlation, -1.0, 1.0)
 
 
 def find_directions(factor: Array, active: Flags, equality_rows: Array | None = None) -> Directions:

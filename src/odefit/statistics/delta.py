@@ -76,17 +76,17 @@ def prediction_band(
     order = 1 if statistics is not None else 0
     seeds, trajectory = solve_experiment(problem, compiled, theta, e, times, order)
     curves = Curves(problem, compiled.variant(e), by_row=row_slots is not None)
-    chosen = np.empty(0, dtype=np.int64) if row_slots is None else row_slots
+    indices = np.empty(0, dtype=np.int64) if row_slots is None else row_slots
     slots, slopes = compiled.slot_values(theta)
-    p = np.concatenate((seeds.p, slots[chosen]))
+    p = np.concatenate((seeds.p, slots[indices]))
     values = curves.values(times, trajectory.y, p)
     errors = np.full(values.shape, np.nan)
     if statistics is not None:
-        own = np.zeros((chosen.size, compiled.n_theta))
-        place = compiled.theta_of_q[chosen]
+        slot_derivatives = np.zeros((indices.size, compiled.n_theta))
+        place = compiled.theta_of_q[indices]
         free = np.flatnonzero(place >= 0)
-        own[free, place[free]] = slopes[chosen[free]]
-        dp = np.concatenate((compiled.all_derivatives(theta, e), own))
+        slot_derivatives[free, place[free]] = slopes[indices[free]]
+        dp = np.concatenate((compiled.all_derivatives(theta, e), slot_derivatives))
         by_theta = curves.derivatives(times, trajectory.y, trajectory.S, compiled.columns[e], p, dp)
         errors = standard_errors(by_theta, statistics.covariance)
     failure = "" if trajectory.status is Status.OK else trajectory.sentence(compiled.model(e))

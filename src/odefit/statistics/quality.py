@@ -43,8 +43,8 @@ def r_squared(residuals: Residuals) -> float | None:
     """Return the share of the data's weighted variation about their means that the model explains."""
     total = 0.0
     for name in np.unique(residuals.observable):
-        own = residuals.observable == name
-        roots, data = residuals.root_weight[own], residuals.data[own]
+        rows = residuals.observable == name
+        roots, data = residuals.root_weight[rows], residuals.data[rows]
         mean = float(roots @ data) / float(roots @ roots)
         total += float(np.square(data - roots * mean).sum())
     return 1.0 - float(residuals.value @ residuals.value) / total if total > 0 else None
@@ -83,11 +83,11 @@ def misfits(residuals: Residuals, *, by_observable: bool) -> list[Misfit]:
     if by_observable:
         changed |= np.diff(residuals.observable) != 0
     ends = [0, *(np.flatnonzero(changed) + 1).tolist(), residuals.value.size]
-    found = []
+    contributions = []
     for start, end in zip(ends[:-1], ends[1:], strict=True):
         part = residuals.value[start:end]
         k = start + int(np.argmax(np.abs(part)))
         worst = (int(residuals.observable[k]), float(residuals.time[k]), float(residuals.value[k]))
         observable = int(residuals.observable[start]) if by_observable else None
-        found.append(Misfit(int(residuals.experiment[start]), observable, part.size, float(part @ part), worst))
-    return found
+        contributions.append(Misfit(int(residuals.experiment[start]), observable, part.size, float(part @ part), worst))
+    return contributions

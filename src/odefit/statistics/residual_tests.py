@@ -65,18 +65,18 @@ def durbin_watson(residuals: Residuals) -> float | None:
 
 def runs(residuals: Residuals) -> float | None:
     """Return the p-value of the number of runs."""
-    found = mean = variance = 0.0
+    count = mean = variance = 0.0
     for start, end in zip(residuals.first[:-1], residuals.first[1:], strict=True):
         signs = residuals.value[start:end] > 0
         n, up = signs.size, float(signs.sum())
         down = n - up
         if n < 2 or up == 0 or down == 0:
             continue
-        found += 1 + np.count_nonzero(np.diff(signs))
+        count += 1 + np.count_nonzero(np.diff(signs))
         expected = 1.0 + 2.0 * up * down / n
         mean += expected
         variance += (expected - 1.0) * (expected - 2.0) / (n - 1.0)
-    return _two_sided((found - mean) / math.sqrt(variance)) if variance > 0 else None
+    return _two_sided((count - mean) / math.sqrt(variance)) if variance > 0 else None
 
 
 def normality(r: Array) -> float | None:

@@ -63,12 +63,12 @@ def exact_rows(plan: Plan) -> Indices:
 def residual_series(plan: Plan, point: Point) -> Residuals:
     """Sort the differences of model and data at a point into series."""
     data = plan.data
-    listed = data.of_experiment
-    experiment = np.concatenate([np.full(o.value.size, o.experiment) for o in listed])
-    observable = np.concatenate([o.observable for o in listed])
-    time = np.concatenate([o.times[o.at] for o in listed])
-    weighted = np.concatenate([o.root_weight * o.value for o in listed])
-    roots = np.concatenate([o.root_weight for o in listed])
+    observations = data.of_experiment
+    experiment = np.concatenate([np.full(o.value.size, o.experiment) for o in observations])
+    observable = np.concatenate([o.observable for o in observations])
+    time = np.concatenate([o.times[o.at] for o in observations])
+    weighted = np.concatenate([o.root_weight * o.value for o in observations])
+    roots = np.concatenate([o.root_weight for o in observations])
     random = np.ones(data.n_data, dtype=bool)
     random[exact_rows(plan)] = False
     # measurements of an experiment are in the order of time already, and a stable sort keeps it

@@ -127,7 +127,7 @@ def _combinations(statistics: ParameterStatistics, unknowns: Unknowns, doubtful:
         return ()
     pivots = _pivots(weak)
     others = [row for row in range(len(doubtful)) if row not in pivots]
-    found = []
+    combinations = []
     for row in others:
         exponents = np.linalg.solve(weak[pivots].T, weak[row])
         exact = _row(len(doubtful), row, pivots, -exponents)
@@ -135,8 +135,8 @@ def _combinations(statistics: ParameterStatistics, unknowns: Unknowns, doubtful:
             continue
         members = tuple(doubtful[k] for k in np.flatnonzero(_taking_part(exact, spread)))
         if len(members) > 1:
-            found.append(Combination(members, _formula(unknowns, doubtful, exact, spread)))
-    return tuple(found)
+            combinations.append(Combination(members, _formula(unknowns, doubtful, exact, spread)))
+    return tuple(combinations)
 
 
 def _spread_of_logarithms(statistics: ParameterStatistics, unknowns: Unknowns, doubtful: list[int]) -> Array | None:
@@ -147,8 +147,8 @@ def _spread_of_logarithms(statistics: ParameterStatistics, unknowns: Unknowns, d
     parts = [_LOST * np.linalg.qr(lost[:, norms > 0])[0]] if (norms > 0).any() else []
     if np.isfinite(statistics.spread).all() and math.isfinite(statistics.quantile):
         parts.append(statistics.quantile * to_logarithm * statistics.spread[doubtful])
-    found = np.hstack(parts) if parts else None
-    return found if found is not None and found.size and np.isfinite(found).all() else None
+    spread = np.hstack(parts) if parts else None
+    return spread if spread is not None and spread.size and np.isfinite(spread).all() else None
 
 
 def _is_zero(unknowns: Unknowns) -> npt.NDArray[np.bool_]:
@@ -179,16 +179,16 @@ def _taking_part(combination: Array, spread: Array) -> npt.NDArray[np.bool_]:
 def _pivots(weak: Array) -> list[int]:
     """Choose rows of `weak` (m, d), d of them, by Gram-Schmidt with pivoting: the most independent ones."""
     left = weak.copy()
-    chosen: list[int] = []
+    pivots: list[int] = []
     for _ in range(weak.shape[1]):
         norms = np.linalg.norm(left, axis=1)
-        norms[chosen] = -1.0
+        norms[pivots] = -1.0
         # the last of nearly equal ones: formulas then begin with the first
         best = int(np.flatnonzero(norms >= 0.999 * norms.max())[-1])
         direction = left[best] / norms[best]
         left -= np.outer(left @ direction, direction)
-        chosen.append(best)
-    return chosen
+        pivots.append(best)
+    return pivots
 
 
 def _row(size: int, row: int, pivots: list[int], coefficients: Array) -> Array:
@@ -219,12 +219,12 @@ def _formula(unknowns: Unknowns, doubtful: list[int], exact: Array, spread: Arra
 
 def _rounded(exponents: Array) -> tuple[list[Fraction] | None, float]:
     """Round to simple fractions; also return the largest change."""
-    found = [Fraction(float(x)).limit_denominator(_LARGEST_DENOMINATOR) for x in exponents]
-    error = float(max(abs(float(f) - x) for f, x in zip(found, exponents, strict=True)))
-    integers = _integers(found)
+    fractions = [Fraction(float(x)).limit_denominator(_LARGEST_DENOMINATOR) for x in exponents]
+    error = float(max(abs(float(f) - x) for f, x in zip(fractions, exponents, strict=True)))
+    integers = _integers(fractions)
     if max(abs(k) for k in integers) > _LARGEST_EXPONENT or sum(k != 0 for k in integers) < 2:
         return None, math.inf
-    return found, error
+    return fractions, error
 
 
 def _integers(fractions: list[Fraction]) -> list[int]:

@@ -132,35 +132,35 @@ def _check(first: FitResult, first_label: str, result: FitResult, label: str) ->
 
 def _data_of(result: FitResult) -> list[tuple[Any, ...]]:
     """Return what was fitted, in an order of its own."""
-    data, sigma, found = result.problem.measurements, result.problem.sigma, []
+    data, sigma, rows = result.problem.measurements, result.problem.sigma, []
     for observation in result.plan.data.of_experiment:
         for k in observation.source.tolist():
             weights = tuple(None if np.isnan(x) else float(x) for x in (sigma[k], data.weight[k]))
             place = (str(data.experiment[k]), str(data.observable[k]), float(data.time[k]), float(data.value[k]))
-            found.append((*place, str(weights)))
-    return sorted(found)
+            rows.append((*place, str(weights)))
+    return sorted(rows)
 
 
 def _rows(results: tuple[FitResult, ...], labels: list[str]) -> tuple[ModelRow, ...]:
     rows = []
     for label, result in zip(labels, results, strict=True):
-        found = result.criteria
-        if result.loglik is None or found.aic is None or found.bic is None:
+        criteria = result.criteria
+        if result.loglik is None or criteria.aic is None or criteria.bic is None:
             continue
-        rows.append(ModelRow(label, result.n_estimated, result.loglik, found.aic, found.aicc, found.bic, 0.0))
+        rows.append(ModelRow(label, result.n_estimated, result.loglik, criteria.aic, criteria.aicc, criteria.bic, 0.0))
     corrected = all(row.aicc is not None for row in rows)
     values = [row.aicc if corrected and row.aicc is not None else row.aic for row in rows]
-    made = [row._replace(delta=value - min(values)) for row, value in zip(rows, values, strict=True)]
-    return tuple(sorted(made, key=lambda row: row.delta))
+    with_delta = [row._replace(delta=value - min(values)) for row, value in zip(rows, values, strict=True)]
+    return tuple(sorted(with_delta, key=lambda row: row.delta))
 
 
 def _tests(results: tuple[FitResult, ...], labels: list[str]) -> tuple[LikelihoodRatio, ...]:
-    found = []
+    tests = []
     for smaller, name in zip(results, labels, strict=True):
         for larger, other in zip(results, labels, strict=True):
             if set(smaller.plan.names) < set(larger.plan.names):
-                found.append(_ratio_test(smaller, name, larger, other))
-    return tuple(found)
+                tests.append(_ratio_test(smaller, name, larger, other))
+    return tuple(tests)
 
 
 def _ratio_test(smaller: FitResult, name: str, larger: FitResult, other: str) -> LikelihoodRatio:

@@ -86,8 +86,8 @@ def doubling_horizons(data: Observations) -> list[Horizon]:
         series = [np.sort(o.times[o.at[late & (o.observable == k)]]) for k in np.unique(o.observable)]
         longest = max((s.size for s in series), default=0)
         counts = [2**i for i in range(max(1, math.ceil(math.log2(max(longest, 1)))))]
-        found = [min(float(s[n - 1]) for s in series if s.size >= n) for n in counts if n < longest]
-        ends.append([*found, float(o.times[-1])])
+        times = [min(float(s[n - 1]) for s in series if s.size >= n) for n in counts if n < longest]
+        ends.append([*times, float(o.times[-1])])
     return _together(ends)
 
 
@@ -96,22 +96,22 @@ def dense_horizons(data: Observations) -> list[Horizon]:
     ends = []
     for o in data.of_experiment:
         times = o.times[o.times > o.t0]
-        chosen = np.unique(np.linspace(0, times.size - 1, min(times.size, _MOST_HORIZONS)).round().astype(int))
-        ends.append([*times[chosen].tolist()] or [float(o.times[-1])])
+        indices = np.unique(np.linspace(0, times.size - 1, min(times.size, _MOST_HORIZONS)).round().astype(int))
+        ends.append([*times[indices].tolist()] or [float(o.times[-1])])
     return _together(ends)
 
 
-def user_horizons(data: Observations, given: Sequence[float]) -> list[Horizon]:
+def user_horizons(data: Observations, horizons: Sequence[float]) -> list[Horizon]:
     """Return the horizons that were given, the same for all experiments, and the whole of the data."""
-    if not given:
+    if not horizons:
         return []
     last = tuple(float(o.times[-1]) for o in data.of_experiment)
     first = min((float(o.times[0]) for o in data.of_experiment), default=math.inf)
-    inside = [h for h in given if first <= h < max(last)]
+    inside = [h for h in horizons if first <= h < max(last)]
     if not inside:
-        listed = ", ".join(f"{h:g}" for h in given)
+        text = ", ".join(f"{h:g}" for h in horizons)
         raise ProblemError(
-            f"horizons = [{listed}]: none of them lies between the first datum at {first:g} and the last at "
+            f"horizons = [{text}]: none of them lies between the first datum at {first:g} and the last at "
             f"{max(last):g}; leave them out to have 1, 2, 4, ... data."
         )
     return [*(tuple(min(h, end) for end in last) for h in inside), last]
@@ -120,7 +120,7 @@ def user_horizons(data: Observations, given: Sequence[float]) -> list[Horizon]:
 def _together(ends: list[list[float]]) -> list[Horizon]:
     """Let all experiments grow together; those with fewer horizons are complete earlier."""
     n = max(map(len, ends), default=0)
-    rows = [tuple(own[min(i, len(own) - 1)] for own in ends) for i in range(n)]
+    rows = [tuple(times[min(i, len(times) - 1)] for times in ends) for i in range(n)]
     return [row for i, row in enumerate(rows) if i + 1 == n or row != rows[i + 1]]
 
 
@@ -231,7 +231,7 @@ class _Incremental:
     def on_all_data(self, whole: SingleShooting, solution: SolverResult, horizon: Horizon) -> SolverResult:
         """Return the account of a fit that ended before its last horizon, at the point that it reached."""
         whole.refresh(solution.x)
-        found = whole.evaluate(solution.x, 1)
+        evaluation = whole.evaluate(solution.x, 1)
         self.integrators = whole.methods
         where = f"on the horizon {max(horizon):g}"
         message = (
@@ -239,7 +239,7 @@ class _Incremental:
             if solution.status == SolverStatus.FAILED
             else f"{solution.message} ({where})"
         )
-        return dataclasses.replace(solution, evaluation=found, message=message)
+        return dataclasses.replace(solution, evaluation=evaluation, message=message)
 
     def no_worse_than_the_start(self, whole: SingleShooting, solution: SolverResult, last: Horizon) -> SolverResult:
         """Return `solution`, or a fit of all data from the start if that point is better already."""

@@ -56,15 +56,15 @@ class Regression:
     """The matching problem for the named parameters; the others are taken at their start values."""
 
     def __init__(self, problem: Problem, names: Sequence[str]) -> None:
-        listed = problem.slots.slots
-        self.slots = {slot.name: slot for slot in listed}
-        self.start = np.array([problem.starts.get(slot.name, slot.parameter.start) for slot in listed])
+        slots = problem.slots.slots
+        self.slots = {slot.name: slot for slot in slots}
+        self.start = np.array([problem.starts.get(slot.name, slot.parameter.start) for slot in slots])
         self.wanted = np.array(
-            [i for i, s in enumerate(listed) if s.parameter.name in names and i in problem.slots.fitted], dtype=np.int64
+            [i for i, s in enumerate(slots) if s.parameter.name in names and i in problem.slots.fitted], dtype=np.int64
         )
-        self.names = [listed[i].name for i in self.wanted]
-        self.lower = np.array([listed[i].parameter.natural_lower for i in self.wanted])
-        self.upper = np.array([listed[i].parameter.upper for i in self.wanted])
+        self.names = [slots[i].name for i in self.wanted]
+        self.lower = np.array([slots[i].parameter.natural_lower for i in self.wanted])
+        self.upper = np.array([slots[i].parameter.upper for i in self.wanted])
         self.matched_with_hidden = np.zeros(self.wanted.size, dtype=bool)
         self.suggested: dict[str, float] = {}
         self.tied: tuple[str, ...] = ()
@@ -104,10 +104,10 @@ class Regression:
         idle = np.flatnonzero(~in_rates & ~self.matched_with_hidden)
         if idle.size:
             missing |= self._match_initial(x, idle)
-        found = [i for i, name in enumerate(self.names) if name not in missing]
+        matched = [i for i, name in enumerate(self.names) if name not in missing]
         return Matched(
-            {self.names[i]: float(x[i]) + 0.0 for i in found},  # no -0
-            {self.names[i]: float(resolution[i]) for i in found},
+            {self.names[i]: float(x[i]) + 0.0 for i in matched},  # no -0
+            {self.names[i]: float(resolution[i]) for i in matched},
             missing,
             kind,
             self.suggested,
@@ -149,21 +149,21 @@ class Regression:
             f, jacobian = run.model.along(run.nodes, run.node_states, self.formal_values(run, x))
             both = np.concatenate([f[:, :, None], jacobian @ selector], axis=2)
             both[:, ~run.relevant] = 0.0  # the rates of states without meaning may not be numbers
-            found = run.differences(run.quadrature(both))
-            residuals.append((found[:, 0] - run.steps) / run.sigma)
-            slopes.append(found[:, 1:] / run.sigma[:, None])
+            differences = run.differences(run.quadrature(both))
+            residuals.append((differences[:, 0] - run.steps) / run.sigma)
+            slopes.append(differences[:, 1:] / run.sigma[:, None])
         return np.concatenate(residuals), np.concatenate(slopes)
 
     def _solve_linear(self, x: Array, active: Indices, resolution: Array) -> tuple[str, dict[str, str]]:
         x[active] = 0.0
         residual, slopes = self.linearised(x)
-        given = self.start[self.wanted[active]]
-        found = linear_fit(slopes[:, active], -residual, given, *self._box(active))
-        x[active], resolution[active] = found.values, found.resolution
-        excluded = zip(active, found.excluded, strict=True)
+        start = self.start[self.wanted[active]]
+        fit = linear_fit(slopes[:, active], -residual, start, *self._box(active))
+        x[active], resolution[active] = fit.values, fit.resolution
+        excluded = zip(active, fit.excluded, strict=True)
         self.suggested = {self.names[i]: float(value) for i, value in excluded if not math.isnan(value)}
-        lost = {i: _SILENT if silent else _NOT_TOLD for i, silent in enumerate(found.silent) if found.lost[i]}
-        return ("bounded" if found.bounded else "linear"), {self.names[active[i]]: why for i, why in lost.items()}
+        lost = {i: _SILENT if silent else _NOT_TOLD for i, silent in enumerate(fit.silent) if fit.lost[i]}
+        return ("bounded" if fit.bounded else "linear"), {self.names[active[i]]: why for i, why in lost.items()}
 
     def _solve_nonlinear(
         self, x: Array, active: Indices, pairs: npt.NDArray[np.bool_], resolution: Array
@@ -197,10 +197,10 @@ class Regression:
         """Note at the solution what is tied or at a bound; return what has no influence, put back to its start."""
         norms = np.linalg.norm(slopes, axis=0)
         silent = norms == 0
-        told = active[~silent]
-        if told.size:
-            self.tied = tuple(self.names[i] for i in told[undetermined(slopes[:, ~silent] / norms[~silent])])
-        for i in told:
+        influential = active[~silent]
+        if influential.size:
+            self.tied = tuple(self.names[i] for i in influential[undetermined(slopes[:, ~silent] / norms[~silent])])
+        for i in influential:
             low, high = self.lower[i], self.upper[i]
             size = max(abs(x[i]), abs(self.start[self.wanted[i]]))
             near = _AT_BOUND * (high - low if math.isfinite(high - low) else size)
@@ -222,8 +222,8 @@ class Regression:
         trial[others], trial[linear] = draw, 0.0
         residual, slopes = self.linearised(trial)
         if linear.size:
-            given = self.start[self.wanted[linear]]
-            trial[linear] = linear_fit(slopes[:, linear], -residual, given, *self._box(linear)).values
+            start = self.start[self.wanted[linear]]
+            trial[linear] = linear_fit(slopes[:, linear], -residual, start, *self._box(linear)).values
             residual = residual + slopes[:, linear] @ trial[linear]
         return float(residual @ residual), trial
 
@@ -241,8 +241,8 @@ class Regression:
 
         def linearised(z: Array) -> tuple[Array, Array]:
             step = 1e-6 * np.maximum(np.abs(z), 1e-3 * self._size(active))
-            found = residuals(z[:, None] + np.concatenate([np.zeros((z.size, 1)), np.diag(step)], axis=1))
-            return found[:, 0], (found[:, 1:] - found[:, :1]) / step
+            columns = residuals(z[:, None] + np.concatenate([np.zeros((z.size, 1)), np.diag(step)], axis=1))
+            return columns[:, 0], (columns[:, 1:] - columns[:, :1]) / step
 
         draws = np.array(self._draws(active)).T
         costs = np.square(residuals(draws)).sum(axis=0)
@@ -273,9 +273,9 @@ class Regression:
         a = np.zeros((0, idle.size))
         for _ in range(5):  # Gauss-Newton: exact at once for y(0) = a
             residuals, slopes = [], []
-            for run, known, wanted in rows:
+            for run, known, state in rows:
                 y0, jacobian = evaluated(run.model.initial(self.formal_values(run, x)))
-                residuals.append(wanted - y0[known, 0])
+                residuals.append(state - y0[known, 0])
                 slopes.append((jacobian @ self._selector(run))[np.ix_(known, idle)])
             a = np.concatenate(slopes) if slopes else a
             if not a.size or not np.isfinite(a).all():
@@ -283,12 +283,12 @@ class Regression:
             x[idle] += np.linalg.lstsq(a, np.concatenate(residuals), rcond=1e-10)[0]
         if not np.isfinite(x[idle]).all():
             return dict.fromkeys([self.names[i] for i in idle], _NO_SENSE)
-        told = np.linalg.norm(a, axis=0) > 0
+        has_influence = np.linalg.norm(a, axis=0) > 0
         in_initial = {
             int(i) for run in self.runs for i in self._places(run)[run.model.in_initial.any(axis=0)] if i >= 0
         }
-        x[idle[~told]] = self.start[self.wanted][idle[~told]]
-        return {self.names[i]: _UNMEASURED if i in in_initial else _NOT_MATCHED for i in idle[~told]}
+        x[idle[~has_influence]] = self.start[self.wanted][idle[~has_influence]]
+        return {self.names[i]: _UNMEASURED if i in in_initial else _NOT_MATCHED for i in idle[~has_influence]}
 
     def _state_at_start(self, run: MatchingRun, x: Array) -> Array:
         """Return the state at the start: from data there, or run back from the first ones."""

@@ -226,8 +226,8 @@ class MatchingData:
         rows, offsets = evaluated(model.observed(experiment.start, q))
         result = []
         for k, name in enumerate(self.problem.observables):
-            own = np.flatnonzero(mine & (data.observable == name))
-            if not own.size:
+            indices = np.flatnonzero(mine & (data.observable == name))
+            if not indices.size:
                 continue
             if not model.usable[k] or not model.steady[k] or np.any(model.observed_by[k] & unknown):
                 self.unusable[name] = (
@@ -235,8 +235,8 @@ class MatchingData:
                 )
                 continue
             with np.errstate(divide="ignore"):
-                sigma = 1.0 / roots[own]
-            times, values, sigma = _averaged(data.time[own], data.value[own], sigma)
+                sigma = 1.0 / roots[indices]
+            times, values, sigma = _averaged(data.time[indices], data.value[indices], sigma)
             sigma = np.maximum(sigma, _LEAST_SIGMA * (sigma.max() or 1.0))
             n_data = times.size
             if is_fixed[rows[k] != 0].all():
@@ -258,23 +258,23 @@ class MatchingData:
         return [s for s in series if s.name not in short]
 
 
-def matching_data(problem: Problem, start: Array, wanted: Indices) -> MatchingData:
+def matching_data(problem: Problem, start: Array, unknowns: Indices) -> MatchingData:
     """Return what can be matched.
 
     Parameters
     ----------
     start
         Values of all slots.
-    wanted
+    unknowns
         Slots whose values are looked for; the others are known.
     """
-    found = MatchingData(problem)
+    data = MatchingData(problem)
     models = matching_models(problem)
-    for experiment, model, chosen in zip(problem.experiments, models, problem.slots.of_experiment, strict=True):
+    for experiment, model, slot_of_name in zip(problem.experiments, models, problem.slots.of_experiment, strict=True):
         if experiment.use == "fit" and problem.model.states:
-            slots = np.array([chosen.get(name, 0) for name in model.formal], dtype=np.int64)
-            found.add(experiment, model, slots, start[slots], np.isin(slots, wanted))
-    return found
+            slots = np.array([slot_of_name.get(name, 0) for name in model.formal], dtype=np.int64)
+            data.add(experiment, model, slots, start[slots], np.isin(slots, unknowns))
+    return data
 
 
 def _averaged(times: Array, values: Array, sigma: Array) -> tuple[Array, Array, Array]:

@@ -26,8 +26,8 @@ class HiddenStates:
     def residuals(self, q: Sequence[Array]) -> Array:
         """Return weighted residuals (N, k) for columns of formal parameters (n_q, k) of each run."""
         with np.errstate(all="ignore"):
-            found = np.concatenate([run.residuals(one) for run, one in zip(self._runs, q, strict=True)])
-        return np.where(np.isfinite(found) & (np.abs(found) < _HUGE), found, _HUGE)
+            residuals = np.concatenate([run.residuals(one) for run, one in zip(self._runs, q, strict=True)])
+        return np.where(np.isfinite(residuals) & (np.abs(residuals) < _HUGE), residuals, _HUGE)
 
 
 class _Fine:
@@ -49,7 +49,7 @@ class _Fine:
         for j in range(k):
             hidden = evaluated(run.model.initial(q[:, j]))[0][run.hidden, 0]
             begin = np.append(hidden, np.zeros(n))
-            found = self._march(begin, self._inserted, np.repeat(q[:, j : j + 1], n_fine, axis=1))
-            ends = np.array(found)[run.hidden.size :, self._parts - 1 :: self._parts].T
+            path = self._march(begin, self._inserted, np.repeat(q[:, j : j + 1], n_fine, axis=1))
+            ends = np.array(path)[run.hidden.size :, self._parts - 1 :: self._parts].T
             integrals[:, :, j] = np.diff(ends, axis=0, prepend=0.0)
         return (run.differences(integrals) - run.steps[:, None]) / run.sigma[:, None]

@@ -169,8 +169,8 @@ def _matching_model(problem: Problem, experiment: Experiment) -> MatchingModel:
     rows_by = np.any(_pattern(ca.jacobian(ca.vec(rows), q)).reshape(n, g.numel(), n_q), axis=0)
     known = {symbol.name() for symbol in ca.symvar(ca.vertcat(t, y, q))}
     # a parameter that depends on the single measurement has no one value
-    given = [{symbol.name() for symbol in ca.symvar(g[i])} <= known for i in range(g.numel())]
-    usable = np.array(given, dtype=bool) & ~np.asarray(curved)
+    has_known_symbols = [{symbol.name() for symbol in ca.symvar(g[i])} <= known for i in range(g.numel())]
+    usable = np.array(has_known_symbols, dtype=bool) & ~np.asarray(curved)
     shown, shown_offset = (ca.densify(rows), ca.densify(offset)) if usable.all() else _only(rows, offset, usable)
     return MatchingModel(
         formal=formal,
@@ -194,8 +194,8 @@ def _matching_model(problem: Problem, experiment: Experiment) -> MatchingModel:
 def _only(rows: Any, offset: Any, usable: Flags) -> tuple[Any, Any]:
     """Put zeros in place of observables that cannot be used (they may hold symbols that are not given)."""
     zero = ca.SX.zeros(1, rows.size2())
-    chosen = [rows[i, :] if ok else zero for i, ok in enumerate(usable)]
-    return ca.densify(ca.vertcat(*chosen)), ca.densify(
+    masked = [rows[i, :] if ok else zero for i, ok in enumerate(usable)]
+    return ca.densify(ca.vertcat(*masked)), ca.densify(
         ca.vertcat(*(offset[i] if ok else ca.SX(0) for i, ok in enumerate(usable)))
     )
 

@@ -48,9 +48,9 @@ class LinearFit(NamedTuple):
     bounded: bool
 
 
-def linear_fit(a: Array, b: Array, given: Array, lower: Array, upper: Array) -> LinearFit:
+def linear_fit(a: Array, b: Array, start: Array, lower: Array, upper: Array) -> LinearFit:
     """Solve ``a x = b`` within bounds; what is not determined keeps its given value."""
-    n = given.size
+    n = start.size
     excluded = np.full(n, np.nan)
     if not (np.isfinite(a).all() and np.isfinite(b).all()):
         nowhere = np.zeros(n, dtype=bool)
@@ -58,23 +58,23 @@ def linear_fit(a: Array, b: Array, given: Array, lower: Array, upper: Array) -> 
     norms = np.linalg.norm(a, axis=0)
     safe = np.where(norms > 0, norms, 1.0)
     lost = undetermined(a / safe) | (norms == 0)
-    values, resolution, bounded = given.copy(), np.zeros(n), False
+    values, resolution, bounded = start.copy(), np.zeros(n), False
     kept = ~lost
     if kept.any():
-        right = b - a[:, lost] @ given[lost]
+        right = b - a[:, lost] @ start[lost]
         size, low, high = safe[kept], lower[kept], upper[kept]
         scaled = a[:, kept] / size
-        found = np.linalg.lstsq(scaled, right, rcond=None)[0] / size
-        rest = right - a[:, kept] @ found
-        spread = math.sqrt(float(rest @ rest) / max(rest.size - found.size, 1))
+        solution = np.linalg.lstsq(scaled, right, rcond=None)[0] / size
+        rest = right - a[:, kept] @ solution
+        spread = math.sqrt(float(rest @ rest) / max(rest.size - solution.size, 1))
         resolution[kept] = spread / size
-        bounded = bool(np.any((found < low) | (found > high)))
+        bounded = bool(np.any((solution < low) | (solution > high)))
         if bounded:
             error = spread * np.linalg.norm(np.linalg.inv(np.linalg.qr(scaled)[1]), axis=1)
             reach = _CLEARLY * (error + _ROUNDING * np.linalg.norm(right)) / size
-            excluded[kept] = np.where((found < low - reach) | (found > high + reach), found, np.nan)
-            found = _within(scaled, right, low * size, high * size) / size
-        values[kept] = found
+            excluded[kept] = np.where((solution < low - reach) | (solution > high + reach), solution, np.nan)
+            solution = _within(scaled, right, low * size, high * size) / size
+        values[kept] = solution
     return LinearFit(values, resolution, lost, norms == 0, excluded, bounded)
 
 
@@ -119,12 +119,12 @@ def refined(
     jacobian: Any = once.slopes
     for start in candidates:
         inside = np.clip(start / size, lower + gap, upper - gap)
-        found = least_squares(
+        result = least_squares(
             once.residual, inside, jacobian, (lower, upper), method="trf", x_scale="jac", max_nfev=_MOST_STEPS,
             ftol=1e-6,
         )  # fmt: skip
-        if found.cost < best_cost * (1 - _EQUALLY_GOOD):
-            best, best_cost = size * found.x, float(found.cost)
+        if result.cost < best_cost * (1 - _EQUALLY_GOOD):
+            best, best_cost = size * result.x, float(result.cost)
     return best
 
 

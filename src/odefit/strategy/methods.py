@@ -42,12 +42,12 @@ def fit_by(
     if method not in METHODS:
         near = nearest(method, (*METHODS, *_PLANNED)) or f"; there are {', '.join(METHODS)}."
         raise ProblemError(f"there is no method '{method}'{near}")
-    chosen = problem.settings.solver if solver is None else solver
-    chosen = solver_named(chosen) if isinstance(chosen, str) else chosen
+    solver = problem.settings.solver if solver is None else solver
+    solver = solver_named(solver) if isinstance(solver, str) else solver
     if start not in (None, "given", "auto"):
         raise ProblemError(f'start = \'{start}\' is neither "given" nor "auto".')
-    wanted = wanted_parameters(problem, start or problem.settings.start)
-    if not wanted:
-        return METHODS[method](problem, chosen, stop, callback)
-    changed, record = matched_start(problem, wanted)
-    return dataclasses.replace(METHODS[method](changed, chosen, stop, callback), start_values=record)
+    names = wanted_parameters(problem, start or problem.settings.start)
+    if not names:
+        return METHODS[method](problem, solver, stop, callback)
+    changed, record = matched_start(problem, names)
+    return dataclasses.replace(METHODS[method](changed, solver, stop, callback), start_values=record)

@@ -127,8 +127,8 @@ def _of_residuals(result: FitResult, uncertainty: Uncertainty) -> Iterator[Notic
 
 
 def _autocorrelated(uncertainty: Uncertainty) -> str:
-    found, plain = uncertainty.autocorrelation, uncertainty.independent
-    rho = math.nan if found is None else found.rho
+    autocorrelation, plain = uncertainty.autocorrelation, uncertainty.independent
+    rho = math.nan if autocorrelation is None else autocorrelation.rho
     with np.errstate(invalid="ignore", divide="ignore"):
         ratios = uncertainty.statistics().standard_error / plain.standard_error
     known = ratios[np.isfinite(ratios)]

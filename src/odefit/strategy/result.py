@@ -196,10 +196,10 @@ class FitResult:
     @cached_property
     def loglik(self) -> float | None:
         """Normal log likelihood; with its own best common variance where no sigma was given."""
-        found = self.plan.criterion.log_likelihood(
+        log_likelihood = self.plan.criterion.log_likelihood(
             self._differences, self.plan.root_weights, absolute=self.plan.absolute
         )
-        return finite_or_none(found)
+        return finite_or_none(log_likelihood)
 
     @cached_property
     def criteria(self) -> Criteria:
@@ -231,8 +231,8 @@ class FitResult:
         if self.uncertainty is None:
             return pd.DataFrame(np.nan, names, names)
         slope = self.plan.compiled.to_natural(self.solution.x)[1]
-        found = self.uncertainty.statistics(kind).covariance * np.outer(slope, slope)
-        return pd.DataFrame(found, names, names)
+        covariance = self.uncertainty.statistics(kind).covariance * np.outer(slope, slope)
+        return pd.DataFrame(covariance, names, names)
 
     def standard_errors(self, kind: str | None = None) -> dict[str, float]:
         """Return standard errors on natural scales for errors of this kind; see `covariance`."""
@@ -267,14 +267,14 @@ class FitResult:
         scored = SingleShooting(problem.at(self.estimates), use="validate")
         x = scored.compiled.theta_start
         scored.refresh(x)
-        found = scored.evaluate(x, 0)
+        point = scored.evaluate(x, 0)
         result, first = {}, 0
         for observation in scored.observations:
             n, name = observation.value.size, problem.experiments[observation.experiment].name
-            if isinstance(found, Failed):
-                result[name] = Validation(n, math.nan, found.failure)
+            if isinstance(point, Failed):
+                result[name] = Validation(n, math.nan, point.failure)
             else:
-                result[name] = Validation(n, float(np.square(found.differences[first : first + n]).sum()), "")
+                result[name] = Validation(n, float(np.square(point.differences[first : first + n]).sum()), "")
             first += n
         return result
 

@@ -71,15 +71,15 @@ def wanted_parameters(problem: Problem, start: str) -> tuple[str, ...]:
 def matched_start(problem: Problem, names: Sequence[str]) -> tuple[Problem, StartValues]:
     """Return `problem` with start values of the named parameters from its data, and an account of them."""
     regression = Regression(problem, names)
-    found = regression.solve()
+    matched = regression.solve()
     values: dict[str, float] = {}
     moved: dict[str, str] = {}
-    for name, value in found.values.items():
+    for name, value in matched.values.items():
         parameter = regression.slots[name].parameter
         low, upper = parameter.natural_lower, parameter.upper
-        values[name] = _inside(value, found.resolution.get(name, 0.0), parameter)
-        free = found.suggested.get(name)  # what it would be without any bounds
-        if free is None and name not in found.suggested and not low <= value <= upper:
+        values[name] = _inside(value, matched.resolution.get(name, 0.0), parameter)
+        free = matched.suggested.get(name)  # what it would be without any bounds
+        if free is None and name not in matched.suggested and not low <= value <= upper:
             free = value
         if free is not None:
             side = "above" if free > 0 else "below"
@@ -88,7 +88,7 @@ def matched_start(problem: Problem, names: Sequence[str]) -> tuple[Problem, Star
                 f"The data suggest {what} for '{name}', outside its bounds [{low:g}, {upper:g}]; "
                 f"{values[name]:.4g} is used."
             )
-    record = StartValues(values, _words(values, found, regression), found.missing, moved)
+    record = StartValues(values, _words(values, matched, regression), matched.missing, moved)
     changed = problem.with_start(**values) if values else problem
     return changed, record
 
@@ -104,19 +104,19 @@ def _inside(value: float, resolution: float, parameter: Parameter) -> float:
     return min(max(value, least), most)
 
 
-def _words(values: Mapping[str, float], found: Matched, regression: Regression) -> str:
-    if not found.values:
+def _words(values: Mapping[str, float], matched: Matched, regression: Regression) -> str:
+    if not matched.values:
         return "No start value could be found from the data."
     how = {"linear": "linear least squares", "bounded": "linear least squares within bounds"}
-    kind = how.get(found.kind, "a nonlinear regression")
+    kind = how.get(matched.kind, "a nonlinear regression")
     used = ", ".join(f"{name} = {value:.4g}" for name, value in values.items())
     text = f"Start values from the data by integral matching ({kind}): {used}."
     if regression.completed:
         text += f" Not measured, but known from conservation: {', '.join(regression.completed)}."
     if regression.integrated:
         text += f" Not measured, and integrated with the others inserted: {', '.join(regression.integrated)}."
-    if found.tied:
-        text += f" The data tell only a combination of {', '.join(found.tied)}: their values are one choice of many."
+    if matched.tied:
+        text += f" The data tell only a combination of {', '.join(matched.tied)}: their values are one choice of many."
     if regression.data.short:
         text += f" Not used, since the others cover much more time: {', '.join(regression.data.short)}."
     if regression.data.sparse:

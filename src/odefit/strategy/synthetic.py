@@ -39,20 +39,20 @@ def with_synthetic_data(
     x = objective.compiled.theta_start
     with raise_on_interrupt(stop):
         objective.refresh(x)
-        found = objective.evaluate(x, 1)
-    if isinstance(found, Failed):
-        raise FitError(f"the model cannot be computed at these values: {found.failure}.")
+        point = objective.evaluate(x, 1)
+    if isinstance(point, Failed):
+        raise FitError(f"the model cannot be computed at these values: {point.failure}.")
     n = objective.n_data
     source = np.concatenate([o.source for o in objective.observations])
     root = np.concatenate([o.root_weight for o in objective.observations])
     measured = problem.measurements.value
-    exact = measured[source] + found.differences[:n] / root
+    exact = measured[source] + point.differences[:n] / root
     drawn = np.empty(n)
     # in the order of the measurements, so that numbers do not depend on how rows are sorted for a fit
     drawn[np.argsort(source)] = np.random.default_rng(seed).normal(size=n)
     noise_of = noise * (np.abs(exact) if relative else np.ones(n)) * drawn
-    if orthogonal and found.linear is not None and objective.names:
-        q, _ = np.linalg.qr(found.linear.jacobian[:n])
+    if orthogonal and point.linear is not None and objective.names:
+        q, _ = np.linalg.qr(point.linear.jacobian[:n])
         weighted = root * noise_of
         noise_of = (weighted - q @ (q.T @ weighted)) / root
     value = measured.copy()

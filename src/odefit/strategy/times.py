@@ -16,15 +16,15 @@ _POINTS = 101
 
 def requested_times(experiment: Experiment, times: Any) -> npt.NDArray[np.float64]:
     """Return the times asked for, sorted and checked."""
-    wanted = np.unique(np.asarray(times, dtype=float))
-    if not np.isfinite(wanted).all():
+    unique_times = np.unique(np.asarray(times, dtype=float))
+    if not np.isfinite(unique_times).all():
         raise ProblemError("a simulation was asked for at a time that is not a finite number.")
-    if wanted.size and wanted[0] < experiment.start:
+    if unique_times.size and unique_times[0] < experiment.start:
         raise ProblemError(
-            f"a simulation was asked for at {wanted[0]:g}, before experiment '{experiment.name}' starts "
+            f"a simulation was asked for at {unique_times[0]:g}, before experiment '{experiment.name}' starts "
             f"at {experiment.start:g}."
         )
-    return wanted
+    return unique_times
 
 
 def data_times(problem: Problem, experiment: Experiment, times: Any = None) -> npt.NDArray[np.float64]:
@@ -41,8 +41,8 @@ def prediction_times(problem: Problem, experiment: Experiment, times: Any = None
     if times is not None:
         return requested_times(experiment, times)
     data = problem.measurements
-    own = data.time[data.experiment == experiment.name]
-    ends = [float(own.max())] if own.size else []
+    data_times = data.time[data.experiment == experiment.name]
+    ends = [float(data_times.max())] if data_times.size else []
     if not math.isnan(experiment.until):
         ends.append(experiment.until)
     end = max(ends) if ends else (float(data.time.max()) if len(data) else math.nan)

@@ -153,19 +153,19 @@ class Uncertainty:
 
         Where the residuals show the error of the integration only, the kind makes no difference.
         """
-        wanted = self.kind if kind is None else kind
-        if wanted not in KINDS:
-            raise ProblemError(f"there is no covariance for '{wanted}' errors{suggestion(wanted, KINDS)}")
-        if wanted == "independent" or not self.independent.resolved:
+        kind = self.kind if kind is None else kind
+        if kind not in KINDS:
+            raise ProblemError(f"there is no covariance for '{kind}' errors{suggestion(kind, KINDS)}")
+        if kind == "independent" or not self.independent.resolved:
             return self.independent
-        return self._autocorrelated if wanted == "autocorrelated" else self._robust
+        return self._autocorrelated if kind == "autocorrelated" else self._robust
 
     @cached_property
     def _autocorrelated(self) -> ParameterStatistics:
-        found = self.autocorrelation
-        if found is None:
+        autocorrelation = self.autocorrelation
+        if autocorrelation is None:
             raise ProblemError("there are too few data in a row to tell how their errors are correlated.")
-        return statistics_of(self.directions, found.middle, found.variance, found.dof)
+        return statistics_of(self.directions, autocorrelation.middle, autocorrelation.variance, autocorrelation.dof)
 
     @cached_property
     def _robust(self) -> ParameterStatistics:

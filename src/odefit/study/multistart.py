@@ -99,16 +99,16 @@ def _interrupted(
     """Return the best of the fits that were done when Ctrl-C came; it is not fitted anew, only evaluated."""
     done = [run for run in runs if run.status != "interrupted"]
     best = _best(done or runs, resolution)
-    chosen = next((run for run in runs if run.number == best and math.isfinite(run.objective)), None)
-    once = problem if chosen is None else problem.with_start(**chosen.estimates)
+    best_run = next((run for run in runs if run.number == best and math.isfinite(run.objective)), None)
+    once = problem if best_run is None else problem.with_start(**best_run.estimates)
     result = fit_by("single", once.with_settings(max_iterations=1), solver=solver, start="given")
-    word = f"; this is the best of them (start {best}, {chosen.status})" if chosen in done else ""
+    word = f"; this is the best of them (start {best}, {best_run.status})" if best_run in done else ""
     solution = dataclasses.replace(
         result.solution,
         status=SolverStatus.INTERRUPTED,
         message=f"stopped after {len(done)} of {starts} starts{word}",
-        iterations=0 if chosen is None else chosen.iterations,
-        evaluations=0 if chosen is None else chosen.evaluations,
+        iterations=0 if best_run is None else best_run.iterations,
+        evaluations=0 if best_run is None else best_run.evaluations,
     )
     record = _record(done, seed, starts, best, resolution, result)
     return dataclasses.replace(

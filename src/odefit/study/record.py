@@ -130,8 +130,8 @@ class Multistart:
 
     def different(self, one: dict[str, float], other: dict[str, float]) -> list[str]:
         """Return the parameters that the data determine and that differ."""
-        pairs = ((name, one[name], other[name], told) for name, told in self.told.items() if name in one)
-        return [name for name, a, b, told in pairs if abs(a - b) > max(told, _APART * max(abs(a), abs(b)))]
+        pairs = ((name, one[name], other[name], difference) for name, difference in self.told.items() if name in one)
+        return [name for name, a, b, difference in pairs if abs(a - b) > max(difference, _APART * max(abs(a), abs(b)))]
 
     @property
     def equal(self) -> tuple[Minimum, ...]:
@@ -170,21 +170,22 @@ class Multistart:
         for run in self.runs:
             if not run.converged:
                 groups.setdefault(run.status, []).append(run)
-        found = []
+        causes = []
         for status, members in groups.items():
             values = [run.objective for run in members if math.isfinite(run.objective)]
             lowest = min(values, default=math.nan)
-            found.append(Cause(status, len(members), lowest, members[0].number, members[0].message))
-        return tuple(sorted(found, key=lambda cause: -cause.count))
+            causes.append(Cause(status, len(members), lowest, members[0].number, members[0].message))
+        return tuple(sorted(causes, key=lambda cause: -cause.count))
 
     @property
     def headline(self) -> str:
         """How many starts there were and where they led, in a sentence."""
-        found = self.minima
-        parts = [f"{len(self.runs)} of {self.asked} starts (seed {self.seed}): {sum(m.count for m in found)} converged"]
-        if found:
-            kinds = "1 minimum" if len(found) == 1 else f"{len(found)} minima"
-            parts.append(f"to {kinds}, {found[0].count} of them to the best, objective {found[0].objective:.6g}")
+        minima = self.minima
+        converged = sum(m.count for m in minima)
+        parts = [f"{len(self.runs)} of {self.asked} starts (seed {self.seed}): {converged} converged"]
+        if minima:
+            kinds = "1 minimum" if len(minima) == 1 else f"{len(minima)} minima"
+            parts.append(f"to {kinds}, {minima[0].count} of them to the best, objective {minima[0].objective:.6g}")
         return " ".join(parts) + "."
 
     @property

@@ -73,13 +73,13 @@ def _layout(
     most = max(map(len, owned))
     table = np.full((n_blocks, most), -1, dtype=np.int64)
     position = np.full(local.size, -1, dtype=np.int64)
-    for block, own in enumerate(owned):
-        table[block, : len(own)] = sorted(own)
-        position[table[block, : len(own)]] = np.arange(len(own))
+    for block, unknowns in enumerate(owned):
+        table[block, : len(unknowns)] = sorted(unknowns)
+        position[table[block, : len(unknowns)]] = np.arange(len(unknowns))
     position[shared] = most + np.arange(shared.size)
     block_of_row = np.repeat(members, sizes)
     return BlockLayout(
-        Blocks(table, np.array([len(own) for own in owned], dtype=np.int64), shared.astype(np.int64)),
+        Blocks(table, np.array([len(unknowns) for unknowns in owned], dtype=np.int64), shared.astype(np.int64)),
         position,
         np.argsort(block_of_row, kind="stable").astype(np.int64),
         np.concatenate([[0], np.cumsum(np.bincount(block_of_row, minlength=n_blocks))]).astype(np.int64),

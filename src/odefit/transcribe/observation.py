@@ -104,7 +104,7 @@ def observations(problem: Problem, use: str = "fit") -> Observations:
 
 def until(data: Observations, horizons: Sequence[float]) -> Observations:
     """Return the measurements up to a time for each of the experiments; those left without any drop out."""
-    listed, masks = [], []
+    observed, masks = [], []
     for o, horizon in zip(data.of_experiment, horizons, strict=True):
         n_times = int(np.searchsorted(o.times, horizon, side="right"))
         kept = o.at < n_times  # measurements are ordered by time: a first part of them
@@ -112,7 +112,7 @@ def until(data: Observations, horizons: Sequence[float]) -> Observations:
         if n_times:
             times = o.times[:n_times]
             columns = {name: getattr(o, name)[kept] for name in _PER_MEASUREMENT}
-            listed.append(dataclasses.replace(o, times=times, ends=segment_ends(o.t0, times), **columns))
+            observed.append(dataclasses.replace(o, times=times, ends=segment_ends(o.t0, times), **columns))
     mask = np.concatenate(masks)
     is_heavy = np.zeros(mask.size, dtype=bool)
     is_heavy[data.heavy] = True
@@ -121,8 +121,8 @@ def until(data: Observations, horizons: Sequence[float]) -> Observations:
     heavy = mask[data.heavy]
     exact = data.exact[mask[data.exact]]
     return Observations(
-        tuple(listed),
-        (0, *np.cumsum([o.value.size for o in listed]).tolist()),
+        tuple(observed),
+        (0, *np.cumsum([o.value.size for o in observed]).tolist()),
         int(mask.sum()),
         float(np.linalg.norm(np.concatenate(weighted)[mask & ~is_heavy])),
         float(np.linalg.norm(np.concatenate(weighted)[exact])),
@@ -137,20 +137,20 @@ def until(data: Observations, horizons: Sequence[float]) -> Observations:
 def _gathered(problem: Problem, use: str) -> Observations:
     roots = root_weights(problem)
     is_heavy, ordinary = heavy_measurements(problem, roots)
-    listed = _observations(problem, use, roots, np.where(np.isinf(roots), ordinary, roots))
-    sizes = [o.value.size for o in listed]
-    source = np.concatenate([o.source for o in listed]) if listed else np.empty(0, np.int64)
+    observed = _observations(problem, use, roots, np.where(np.isinf(roots), ordinary, roots))
+    sizes = [o.value.size for o in observed]
+    source = np.concatenate([o.source for o in observed]) if observed else np.empty(0, np.int64)
     heavy = np.flatnonzero(is_heavy[source])
     relative = roots[source[heavy]] / ordinary[source[heavy]]
     order = np.argsort(-relative, kind="stable")
     heavy, relative = heavy[order], relative[order]
     with np.errstate(over="ignore"):  # too large for a number: then so is the objective, and says so
-        squares = sum(float(np.square((o.root_weight * o.value)[~is_heavy[o.source]]).sum()) for o in listed)
-        weighted = np.concatenate([np.abs(o.root_weight * o.value) for o in listed]) if listed else np.empty(0)
+        squares = sum(float(np.square((o.root_weight * o.value)[~is_heavy[o.source]]).sum()) for o in observed)
+        weighted = np.concatenate([np.abs(o.root_weight * o.value) for o in observed]) if observed else np.empty(0)
         exact = source[np.isinf(roots[source])]
         exact_norm = float(np.linalg.norm(ordinary[exact] * problem.measurements.value[exact]))
     return Observations(
-        listed,
+        observed,
         (0, *np.cumsum(sizes).tolist()),
         sum(sizes),
         math.sqrt(squares),
@@ -171,10 +171,10 @@ def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array)
     for number, experiment in enumerate(problem.experiments):
         if experiment.use != use:
             continue
-        chosen = np.flatnonzero((data.experiment == experiment.name) & (roots > 0))
-        if not chosen.size:
+        rows = np.flatnonzero((data.experiment == experiment.name) & (roots > 0))
+        if not rows.size:
             continue
-        source = chosen[np.argsort(data.time[chosen], kind="stable")]
+        source = rows[np.argsort(data.time[rows], kind="stable")]
         times, at = np.unique(data.time[source], return_inverse=True)
         result.append(
             Observation(

@@ -47,11 +47,11 @@ def unknowns_of_penalties(compiled: CompiledStructure) -> list[npt.NDArray[np.in
     function = compiled.penalty
     if function is None:
         return []
-    found = []
+    unknowns = []
     for i in range(function.n_out):
         theta = compiled.theta_of_q[function.col[function.row_ptr[i] : function.row_ptr[i + 1]]]
-        found.append(np.unique(theta[theta >= 0]).astype(np.int64))
-    return found
+        unknowns.append(np.unique(theta[theta >= 0]).astype(np.int64))
+    return unknowns
 
 
 def penalise(

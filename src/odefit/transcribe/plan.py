@@ -67,11 +67,11 @@ class Arrangement:
     @cached_property
     def layout(self) -> BlockLayout | None:
         """Blocks of unknowns that only single experiments depend on, if there are many unknowns."""
-        listed, compiled = self.data.of_experiment, self.compiled
-        if self.data.heavy_root.size or len(listed) < 4 or self.joint:
+        observed, compiled = self.data.of_experiment, self.compiled
+        if self.data.heavy_root.size or len(observed) < 4 or self.joint:
             return None
         parts, sizes = [], []
-        for o in listed:
+        for o in observed:
             by_row = compiled.theta_of_q[np.unique(o.row_slots)]
             parts.append(np.union1d(compiled.columns[o.experiment], by_row[by_row >= 0]))
             sizes.append(o.value.size)
@@ -97,8 +97,8 @@ class Arrangement:
 
     @cached_property
     def _records(self) -> list[Record]:
-        listed = zip(self.data.of_experiment, self.data.first, self.columns, strict=False)
-        return [record_of(self.compiled, o, first, own, self.column_of_slot) for o, first, own in listed]
+        experiments = zip(self.data.of_experiment, self.data.first, self.columns, strict=False)
+        return [record_of(self.compiled, o, first, columns, self.column_of_slot) for o, first, columns in experiments]
 
     @cached_property
     def table(self) -> Words:
@@ -163,15 +163,15 @@ def plan_of(problem: Problem, use: str = "fit", data: Observations | None = None
 
 def _planned(problem: Problem, use: str, data: Observations | None) -> Plan:
     criterion = criterion_named(problem.settings.criterion)
-    chosen = observations(problem, use) if data is None else data
-    _refuse(chosen, criterion)
+    measurements = observations(problem, use) if data is None else data
+    _refuse(measurements, criterion)
     compiled = compile_problem(problem)
 
     def arrange() -> Arrangement:
         names = tuple(e.name for e in problem.experiments)
-        made = Arrangement(compiled.structure, chosen, criterion.joint, names, has_absolute_sigma(problem))
-        _ = made.table  # made now, by one thread: made by two, it could hold addresses of records that are gone
-        return made
+        arrangement = Arrangement(compiled.structure, measurements, criterion.joint, names, has_absolute_sigma(problem))
+        _ = arrangement.table  # made now, by one thread: made by two, it could hold addresses of records that are gone
+        return arrangement
 
     key = ("arrangement", use, criterion.joint)
     return Plan(arrange() if data is not None else problem.structure.kept.get(key, arrange), compiled, criterion)

@@ -77,7 +77,8 @@ def record_of(
     first_row, columns, of_slot
         Its first row; columns of its seeds, and of all slots.
     """
-    model, observe, own = compiled.model(o.experiment), compiled.observe(o.experiment), compiled.map_of(o.experiment)
+    model, observe = compiled.model(o.experiment), compiled.observe(o.experiment)
+    experiment_map = compiled.map_of(o.experiment)
     return Record(
         n_states=model.n_states,
         n_parameters=model.n_parameters,
@@ -87,13 +88,13 @@ def record_of(
         scale_codes=compiled.scale_codes,
         free=compiled.free,
         column_of_slot=of_slot,
-        map=own.function.value,
-        map_jacobian=own.function.jacobian,
-        map_row_ptr=own.function.row_ptr,
-        map_col=own.function.col,
-        gather=own.gather,
-        constants=own.constants,
-        column_of_input=own.column,
+        map=experiment_map.function.value,
+        map_jacobian=experiment_map.function.jacobian,
+        map_row_ptr=experiment_map.function.row_ptr,
+        map_col=experiment_map.function.col,
+        gather=experiment_map.gather,
+        constants=experiment_map.constants,
+        column_of_input=experiment_map.column,
         rhs=model.rhs.value,
         rhs_directions=model.rhs.directions,
         times=o.times,

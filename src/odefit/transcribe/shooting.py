@@ -70,8 +70,10 @@ class Shooter:
             native = self._native
             if native is None:
                 return self._through(self._integrator, i, x, order, None, residual, jacobian)
-            *found, steps, counts = self._natively(True, i, i + 1, x, order, residual, jacobian, self._most_explicit[i])
-            shot = Shot._make(found)
+            *fields, steps, counts = self._natively(
+                True, i, i + 1, x, order, residual, jacobian, self._most_explicit[i]
+            )
+            shot = Shot._make(fields)
             if native.instead is None or shot.status not in native.gives_up:
                 self._most_explicit[i] = self._max_steps
                 return shot, StepGrid(native.name, steps, counts)
@@ -80,11 +82,11 @@ class Shooter:
             return shot, grid
 
         n, started = len(self._observations), time.perf_counter()
-        found = self._each(shoot)
+        shots = self._each(shoot)
         if n > 1 and (time.perf_counter() - started) / n > WORTH_A_THREAD:
             self._parallel = allowed_threads() > 1
-        shot = reduce(Shot.and_also, [shot for shot, _ in found])
-        self.grids = [grid for _, grid in found] if shot.failed < 0 else None
+        shot = reduce(Shot.and_also, [shot for shot, _ in shots])
+        self.grids = [grid for _, grid in shots] if shot.failed < 0 else None
         self._explicit = self.grids is not None and all([self._is_native(grid) for grid in self.grids])
         return shot
 
@@ -97,8 +99,8 @@ class Shooter:
 
         def shoot(i: int) -> Shot:
             if self._is_native(grids[i]):
-                found = self._natively(False, i, i + 1, x, order, residual, jacobian, self._max_steps)
-                return Shot._make(found[:7])
+                fields = self._natively(False, i, i + 1, x, order, residual, jacobian, self._max_steps)
+                return Shot._make(fields[:7])
             # with the linear algebra that served, so that the next replay need not find it
             shot, grids[i] = self._through(self._integrator, i, x, order, grids[i], residual, jacobian)
             return shot
@@ -130,8 +132,8 @@ class Shooter:
         status, t_end, cause = trajectory[:3]
         if status is not Status.OK:
             return Shot(i, status, t_end, cause, math.inf), trajectory.grid
-        found = self._observe(i, trajectory, run, x, order, residual, jacobian)
-        return Shot(-1, status, t_end, cause, trajectory.error_ratio, *found), trajectory.grid
+        half_square, bad = self._observe(i, trajectory, run, x, order, residual, jacobian)
+        return Shot(-1, status, t_end, cause, trajectory.error_ratio, half_square, bad), trajectory.grid
 
     def trajectory(
         self, x: Array, o: Observation, order: int, grid: StepGrid | None, method: Integrator | None = None

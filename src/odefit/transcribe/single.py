@@ -123,15 +123,17 @@ class SingleShooting:
         if bad >= 0:  # a NaN among the derivatives would look like no influence
             return Failed(x, self._generation, self._words_for_derivative(bad, jacobian))
         whole = jacobian[: self.n_data] if order and self._joint else None
-        found = self._criterion.assess(differences, shot.half_square, whole)
-        if isinstance(found, Quadratic):
-            return self._smooth(x, found, residual, jacobian, order, shot.error_ratio, penalty)
-        rows = residual if found.slope is None else self._sloped(found.residual, found.slope, residual, jacobian)
+        objective = self._criterion.assess(differences, shot.half_square, whole)
+        if isinstance(objective, Quadratic):
+            return self._smooth(x, objective, residual, jacobian, order, shot.error_ratio, penalty)
+        rows = residual
+        if objective.slope is not None:
+            rows = self._sloped(objective.residual, objective.slope, residual, jacobian)
         linear = self._linear(jacobian, rows) if order else None
         if self._has_heavy:
             return self._weighted(x, rows, linear, shot.error_ratio)
-        value = found.value + penalty
-        size = math.sqrt(2.0 * value if found.slope is None else float(rows @ rows))
+        value = objective.value + penalty
+        size = math.sqrt(2.0 * value if objective.slope is None else float(rows @ rows))
         return LeastSquares(x, self._generation, value, rows, linear, size, shot.error_ratio, None, residual)
 
     def _sloped(self, losses: Array, slope: Array, differences: Array, jacobian: Array) -> Array:
@@ -155,14 +157,21 @@ class SingleShooting:
         return LeastSquares(x, self._generation, value, residual, linear, size, ratio, heavy, residual)
 
     def _smooth(
-        self, x: Array, found: Quadratic, differences: Array, jacobian: Array, order: int, ratio: float, penalty: float
+        self,
+        x: Array,
+        quadratic: Quadratic,
+        differences: Array,
+        jacobian: Array,
+        order: int,
+        ratio: float,
+        penalty: float,
     ) -> Smooth:
         """Return the point of a criterion of all data together; priors add rows of their own."""
         linear = None
-        if order and found.gradient is not None and found.hessian is not None:
+        if order and quadratic.gradient is not None and quadratic.hessian is not None:
             rows, right = jacobian[self.n_data :], differences[self.n_data :]
-            linear = quadratic_model(found.gradient + rows.T @ right, found.hessian + rows.T @ rows)
-        return Smooth(x, self._generation, found.value + penalty, linear, found.size, ratio, differences)
+            linear = quadratic_model(quadratic.gradient + rows.T @ right, quadratic.hessian + rows.T @ rows)
+        return Smooth(x, self._generation, quadratic.value + penalty, linear, quadratic.size, ratio, differences)
 
     def _linear(self, jacobian: Array, residual: Array) -> LinearModel:
         data = self.plan.data

@@ -43,14 +43,14 @@ def write_plots(result: FitResult, folder: str | Path) -> list[str]:
     if result.multistart is not None:
         subjects["waterfall.png"] = (plot_waterfall, result.multistart)
         subjects["parameters.png"] = (plot_parameters, result.multistart)
-    told = []
+    lines = []
     for name, (draw, subject) in subjects.items():
         path = Path(folder) / name
         try:
             write_atomically(path, png(draw, subject))
-            told.append(f"wrote {path}")
+            lines.append(f"wrote {path}")
         except NothingToPlot as error:
-            told.append(f"no {name}: {error}")
+            lines.append(f"no {name}: {error}")
         except OSError as error:
             raise OdefitError(f"the plot cannot be written to '{path}': {error.strerror}.") from error
-    return told
+    return lines

@@ -70,10 +70,10 @@ def plot_fit(
             f"one Axes holds one panel, but this plot has {len(panels)}; choose with observable= "
             f"({', '.join(observables)}) and experiment=, or leave out ax."
         )
-    listed = [one for panel in panels for one in panel.series]
-    times = np.concatenate([problem.measurements.time[one.rows] for one in listed])
+    series = [one for panel in panels for one in panel.series]
+    times = np.concatenate([problem.measurements.time[one.rows] for one in series])
     first = first_decade(times)
-    curves = dict(zip(map(id, listed), curves_of(result, listed, first), strict=True))
+    curves = dict(zip(map(id, series), curves_of(result, series, first), strict=True))
     if not times.size and not any(np.isfinite(curve.value).any() for curve in curves.values()):
         raise style.NothingToPlot(f"no data, and the model has no values there ({result.message})")
     picture = _Picture(result, panels, curves, band)
@@ -95,20 +95,20 @@ def plot_fit(
 def _panels(problem: Problem, series: list[Series], observables: list[str]) -> tuple[list[_Panel], str]:
     """Share out the series among panels; also say what did not find room."""
     of_observable = {name: [one for one in series if one.observable == name] for name in observables}
-    of_observable = {name: found for name, found in of_observable.items() if found}
+    of_observable = {name: group for name, group in of_observable.items() if group}
     experiments = list(dict.fromkeys(one.experiment for one in series))
-    if all(len(found) <= _MOST_COLOURS for found in of_observable.values()) or len(experiments) == 1:
-        panels = [_Panel(name, "", _some(found)) for name, found in of_observable.items()]
+    if all(len(group) <= _MOST_COLOURS for group in of_observable.values()) or len(experiments) == 1:
+        panels = [_Panel(name, "", _some(group)) for name, group in of_observable.items()]
         left_out = _left_out(len(panels), _MOST_PANELS, "observables", "observable")
         return panels[:_MOST_PANELS], left_out or _groups_left_out(of_observable.values())
     kept = max(1, _MOST_PANELS // len(of_observable))
     panels, crowded = [], []
     for e in experiments[:kept]:
-        for name, found in of_observable.items():
-            own = [one for one in found if one.experiment == e]
-            crowded.append(own)
-            if own:
-                panels.append(_Panel(name, _title(problem, e), _some(own)))
+        for name, group in of_observable.items():
+            members = [one for one in group if one.experiment == e]
+            crowded.append(members)
+            if members:
+                panels.append(_Panel(name, _title(problem, e), _some(members)))
     left_out = _left_out(len(experiments), kept, "experiments", "experiment")
     if len(panels) > _MOST_PANELS:
         panels, left_out = panels[:_MOST_PANELS], f"{_MOST_PANELS} panels of many: choose with observable="
@@ -137,7 +137,7 @@ def _left_out(number: int, shown: int, kind: str, keyword: str) -> str:
 
 
 def _groups_left_out(panels: Any) -> str:
-    most = max((len(found) for found in panels), default=0)
+    most = max((len(group) for group in panels), default=0)
     return "" if most <= _MOST_COLOURS else f"{_MOST_COLOURS} of {most} curves shown in a panel"
 
 
@@ -303,11 +303,11 @@ def _grid(
     rows = -(-n // columns)
     width, height = (5.2, 3.1) if n == 1 else (columns * (3.5 if columns <= 2 else 2.8), rows * 2.2)
     height += 0.4 + 0.2 * style.legend_rows(width, handles)
-    made = style.new_figure(width, height, figure)
+    figure = style.new_figure(width, height, figure)
     status = "" if result.converged else f"not converged: {result.status}"
-    style.set_title(made, [style.plain(result.problem.title), status, left_out])
-    style.figure_legend(made, handles)
-    axes = [made.add_subplot(rows, columns, i + 1) for i in range(n)]
+    style.set_title(figure, [style.plain(result.problem.title), status, left_out])
+    style.figure_legend(figure, handles)
+    axes = [figure.add_subplot(rows, columns, i + 1) for i in range(n)]
     for i, ax in enumerate(axes):
         if i + columns >= n:  # nothing below
             ax.set_xlabel(style.plain(time_label(result.problem)))

@@ -67,7 +67,7 @@ def plot_waterfall(multistart: Multistart, ax: Axes | None = None, *, figure: Fi
     logarithmic, shown = _heights(runs, values)
     groups = _groups(multistart, runs)
     handles = [group.handle(line=False) for group in groups] + _without_objective(multistart)
-    own = ax is None
+    in_own_figure = ax is None
     if ax is None:
         ax = _own_axes(multistart, handles, 5.2, 3.2, figure)
     if logarithmic:
@@ -89,7 +89,7 @@ def plot_waterfall(multistart: Multistart, ax: Axes | None = None, *, figure: Fi
     ax.set(xlabel="run, best first", ylabel="objective")
     if values[0] < shown[0]:
         ax.set_ylabel(f"objective (smaller ones at {shown[0]:.0e})")
-    _finish(ax, handles, own)
+    _finish(ax, handles, in_own_figure)
     return ax
 
 
@@ -116,7 +116,7 @@ def plot_parameters(
         handles.append(Line2D([], [], linestyle="none", marker="|", markersize=9, color=style.INK, label="bound"))
     if starts:
         handles.append(Line2D([], [], linestyle="none", marker=".", markersize=4, color=style.GREY, label="start"))
-    own = ax is None
+    in_own_figure = ax is None
     if ax is None:
         height = 0.8 + len(names) * (0.27 if len(names) <= _MANY else 0.15)
         ax = _own_axes(multistart, handles, 5.6, max(height, 2.0), figure, left_out)
@@ -133,8 +133,8 @@ def plot_parameters(
     ax.set_ylim(len(names) - 0.5, -0.5)
     ax.set_xlim(*limits)
     ax.set_xlabel("estimate")
-    _finish(ax, handles, own)
-    if own and len(names) > _MANY:
+    _finish(ax, handles, in_own_figure)
+    if in_own_figure and len(names) > _MANY:
         ax.tick_params(axis="y", labelsize=6)
     return ax
 
@@ -149,20 +149,20 @@ def _with_objective(multistart: Multistart) -> list[StartRun]:
 
 def _groups(multistart: Multistart, runs: Sequence[StartRun]) -> list[_Group]:
     """Return the minima, best first, then what did not converge, by status."""
-    found = multistart.minima
+    minima = multistart.minima
     groups = []
-    for i, minimum in enumerate(found[:_COLOURED]):
+    for i, minimum in enumerate(minima[:_COLOURED]):
         label = f"objective {minimum.objective:.6g}: {_count(minimum.count)}"
         groups.append(_Group(label, frozenset(minimum.runs), True, style.COLOURS[i], "o"))
-    higher = frozenset(number for minimum in found[_COLOURED:] for number in minimum.runs)
+    higher = frozenset(number for minimum in minima[_COLOURED:] for number in minimum.runs)
     if higher:
-        rest = len(found) - _COLOURED
+        rest = len(minima) - _COLOURED
         label = f"{rest} higher {'minimum' if rest == 1 else 'minima'}: {_count(len(higher))}"
         groups.append(_Group(label, higher, True, style.GREY, "o"))
     lost = [run for run in runs if not run.converged]
     for status in dict.fromkeys(run.status for run in lost):
-        own = frozenset(run.number for run in lost if run.status == status)
-        groups.append(_Group(f"{status}: {_count(len(own))}", own, False, style.GREY, _MARKS.get(status, "1")))
+        numbers = frozenset(run.number for run in lost if run.status == status)
+        groups.append(_Group(f"{status}: {_count(len(numbers))}", numbers, False, style.GREY, _MARKS.get(status, "1")))
     return groups
 
 
@@ -193,12 +193,12 @@ def _write_above(ax: Axes, x: float, y: float, text: str, colour: str, align: st
     )  # fmt: skip
 
 
-def _names(runs: Sequence[StartRun], wanted: str | Sequence[str] | None) -> tuple[list[str], str]:
+def _names(runs: Sequence[StartRun], parameters: str | Sequence[str] | None) -> tuple[list[str], str]:
     known = list(runs[0].estimates)
-    if wanted is None:
+    if parameters is None:
         note = f"{_MOST_PARAMETERS} of {len(known)} parameters shown: choose others with parameters="
         return known[:_MOST_PARAMETERS], note if len(known) > _MOST_PARAMETERS else ""
-    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    names = [parameters] if isinstance(parameters, str) else list(parameters)
     for name in names:
         if name not in known:
             raise OdefitError(f"there is no estimated parameter '{name}' to plot{suggestion(name, known)}")
@@ -291,14 +291,14 @@ def _own_axes(
     multistart: Multistart, handles: Sequence[Any], width: float, height: float, figure: Figure | None, note: str = ""
 ) -> Axes:
     rows = style.legend_rows(width, handles)
-    made = style.new_figure(width, height + 0.3 + 0.2 * rows, figure)
-    style.set_title(made, [f"{len(multistart.runs)} starts, seed {multistart.seed}", note])
-    style.figure_legend(made, handles)
-    return made.add_subplot()
+    figure = style.new_figure(width, height + 0.3 + 0.2 * rows, figure)
+    style.set_title(figure, [f"{len(multistart.runs)} starts, seed {multistart.seed}", note])
+    style.figure_legend(figure, handles)
+    return figure.add_subplot()
 
 
-def _finish(ax: Axes, handles: Sequence[Any], own: bool) -> None:
-    if own:
+def _finish(ax: Axes, handles: Sequence[Any], in_own_figure: bool) -> None:
+    if in_own_figure:
         style.tidy(ax)
     else:
         ax.legend(handles=list(handles), fontsize="small")

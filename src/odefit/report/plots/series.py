@@ -61,22 +61,22 @@ class Curve:
     upper: Array
 
 
-def chosen_experiments(problem: Problem, wanted: str | list[str] | None) -> list[int]:
+def chosen_experiments(problem: Problem, experiment: str | list[str] | None) -> list[int]:
     """Return the numbers of the experiments asked for, by default all."""
-    known = [experiment.name for experiment in problem.experiments]
-    names = known if wanted is None else [wanted] if isinstance(wanted, str) else list(wanted)
+    known = [e.name for e in problem.experiments]
+    names = known if experiment is None else [experiment] if isinstance(experiment, str) else list(experiment)
     for name in names:
         if name not in known:
             raise OdefitError(f"there is no experiment '{name}' to plot{suggestion(name, known)}")
     return [known.index(name) for name in names]
 
 
-def chosen_observables(problem: Problem, wanted: str | list[str] | None) -> list[str]:
+def chosen_observables(problem: Problem, observable: str | list[str] | None) -> list[str]:
     """Return the names asked for (states and definitions too), by default what is measured."""
-    if wanted is None:
+    if observable is None:
         return list(problem.observables)
     known = [*problem.model.states, *problem.model.definitions]
-    names = [wanted] if isinstance(wanted, str) else list(wanted)
+    names = [observable] if isinstance(observable, str) else list(observable)
     for name in names:
         if name not in known:
             raise OdefitError(f"there is no state or definition '{name}' to plot{suggestion(name, known)}")
@@ -87,17 +87,17 @@ def series_of(result: FitResult, experiments: list[int], observables: list[str])
     """Return all series of these experiments and observables, in this order."""
     problem = result.problem
     data, compiled = problem.measurements, result.plan.compiled
-    found = []
+    series = []
     for e in experiments:
         same_for_all = Curves(problem, compiled.variant(e)).names
-        own = (data.experiment == problem.experiments[e].name) & np.isfinite(data.value)
+        of_experiment = (data.experiment == problem.experiments[e].name) & np.isfinite(data.value)
         for observable in observables:
-            rows = np.flatnonzero(own & (data.observable == observable))
+            rows = np.flatnonzero(of_experiment & (data.observable == observable))
             if observable in same_for_all:
-                found.append(Series(e, observable, "", rows, None))
+                series.append(Series(e, observable, "", rows, None))
             else:
-                found += _groups(problem, e, observable, rows)
-    return found
+                series += _groups(problem, e, observable, rows)
+    return series
 
 
 def _groups(problem: Problem, e: int, observable: str, rows: Indices) -> list[Series]:
@@ -105,11 +105,11 @@ def _groups(problem: Problem, e: int, observable: str, rows: Indices) -> list[Se
     distinct, first, which = np.unique(slots, axis=0, return_index=True, return_inverse=True)
     per = {p.name: p.per or "" for p in problem.parameters}
     columns = list(dict.fromkeys(per[name] for name in problem.slots.by_row))
-    found = []
+    series = []
     for k in np.argsort(first).tolist():  # in the order of the data
         keys = [f"{column} {problem.measurements.groups[column][rows[first[k]]]}" for column in columns]
-        found.append(Series(e, observable, ", ".join(keys), rows[which.ravel() == k], distinct[k]))
-    return found
+        series.append(Series(e, observable, ", ".join(keys), rows[which.ravel() == k], distinct[k]))
+    return series
 
 
 def first_decade(times: Array) -> float:
@@ -134,13 +134,13 @@ def curves_of(result: FitResult, series: list[Series], first: float) -> list[Cur
     for i, one in enumerate(series):
         slots = None if one.row_slots is None else tuple(one.row_slots.tolist())
         together.setdefault((one.experiment, slots), []).append(i)
-    found: dict[int, Curve] = {}
+    curves: dict[int, Curve] = {}
     for (e, slots), members in together.items():
         names = [series[i].observable for i in members]
         band = _smooth_band(result, e, None if slots is None else np.array(slots, dtype=np.int64), names, first)
         for i in members:
-            found[i] = _curve(result, band, series[i].observable)
-    return [found[i] for i in range(len(series))]
+            curves[i] = _curve(result, band, series[i].observable)
+    return [curves[i] for i in range(len(series))]
 
 
 def _curve(result: FitResult, band: Band, name: str) -> Curve:
@@ -175,16 +175,16 @@ def _band(result: FitResult, e: int, times: Array, slots: Indices | None) -> Ban
 
 def _first_times(problem: Problem, e: int, first: float) -> Array:
     experiment, data = problem.experiments[e], problem.measurements
-    own = np.unique(data.time[data.experiment == experiment.name])
+    data_times = np.unique(data.time[data.experiment == experiment.name])
     try:
         even = prediction_times(problem, experiment)
     except ProblemError:  # all data at the start: there is no curve, but there are values
-        return own
+        return data_times
     begin, end = float(even[0]), float(even[-1])
     if not first:
-        return np.union1d(np.linspace(begin, end, _POINTS), own)
+        return np.union1d(np.linspace(begin, end, _POINTS), data_times)
     position = np.linspace(np.arcsinh(begin / first), np.arcsinh(end / first), _POINTS)
-    return np.union1d(np.clip(first * np.sinh(position), begin, end), own)
+    return np.union1d(np.clip(first * np.sinh(position), begin, end), data_times)
 
 
 def _bends(position: Array, values: Array) -> npt.NDArray[np.bool_]:
