@@ -81,9 +81,10 @@ def moderate_accuracy(problem: Problem) -> None:
         contestants, notes = {}, {}
         for name, method in METHODS.items():
             contestants[name] = partial(method.solve, model, run, rtol=rtol, atol=rtol, order=1)
-            found = contestants[name]()
-            y, s = np.abs(found.y - exact.y).max(), np.abs(found.S - exact.S).max()
-            notes[name] = f"{found.counters.steps} steps, {found.counters.rhs} calls of f, errors {y:.1e} and {s:.1e}"
+            trajectory = contestants[name]()
+            y, s = np.abs(trajectory.y - exact.y).max(), np.abs(trajectory.S - exact.S).max()
+            counters = trajectory.counters
+            notes[name] = f"{counters.steps} steps, {counters.rhs} calls of f, errors {y:.1e} and {s:.1e}"
         title = f"One solution with three sensitivities, rtol = atol = {rtol:g}"
         print_table(title, best_cpu_seconds(contestants), "dopri5", notes)
 

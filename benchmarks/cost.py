@@ -51,10 +51,10 @@ def run_of(model: CompiledModel, q: int) -> Run:
 
 def solve(model: CompiledModel, run: Run, order: int) -> int:
     """Solve, and return the number of steps."""
-    found = METHODS["ddm"].solve(model, run, rtol=1e-5, atol=1e-8, order=order)
-    if found.status is not Status.OK:
-        raise RuntimeError(found.sentence(model))
-    return found.counters.steps
+    trajectory = METHODS["ddm"].solve(model, run, rtol=1e-5, atol=1e-8, order=order)
+    if trajectory.status is not Status.OK:
+        raise RuntimeError(trajectory.sentence(model))
+    return trajectory.counters.steps
 
 
 def slope(x: float, y: float, before: tuple[float, float] | None) -> str:

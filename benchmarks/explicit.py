@@ -53,7 +53,7 @@ class Point(NamedTuple):
     seconds: float
 
 
-def made(text: str, start: dict[str, float], times: np.ndarray) -> Problem:
+def problem_from_text(text: str, start: dict[str, float], times: np.ndarray) -> Problem:
     model = of.Model.from_text(text)
     data = of.Measurements.from_columns(times, {next(iter(model.states)): np.zeros(times.size)})
     return of.Problem(model, tuple(of.Parameter(name, value) for name, value in start.items()), data)
@@ -61,9 +61,9 @@ def made(text: str, start: dict[str, float], times: np.ndarray) -> Problem:
 
 def problem_of(name: str) -> Problem:
     if name == "Lorenz":
-        return made(LORENZ, {"s": 10.0, "r": 28.0, "b": 8 / 3, "x0": 1.0}, np.linspace(0.0, 5.0, 21))
+        return problem_from_text(LORENZ, {"s": 10.0, "r": 28.0, "b": 8 / 3, "x0": 1.0}, np.linspace(0.0, 5.0, 21))
     if name == "Arenstorf":
-        return made(ARENSTORF, {"m": 0.012277471, "w0": -2.00158510637908252}, np.linspace(0.0, 17.0, 18))
+        return problem_from_text(ARENSTORF, {"m": 0.012277471, "w0": -2.00158510637908252}, np.linspace(0.0, 17.0, 18))
     return load(name)
 
 
@@ -76,9 +76,9 @@ def run_of(problem: Problem) -> tuple[CompiledModel, Run]:
     return compiled.model(0), Run.of(seeds, 0.0, times)
 
 
-def error(found: Trajectory, true: Trajectory) -> float:
-    y = np.abs(found.y - true.y).max(axis=0) / np.abs(true.y).max(axis=0)
-    s = np.abs(found.S - true.S).max(axis=(0, 2)) / np.abs(true.S).max(axis=(0, 2))
+def error(trajectory: Trajectory, true: Trajectory) -> float:
+    y = np.abs(trajectory.y - true.y).max(axis=0) / np.abs(true.y).max(axis=0)
+    s = np.abs(trajectory.S - true.S).max(axis=(0, 2)) / np.abs(true.S).max(axis=(0, 2))
     return float(max(y.max(), s.max()))
 
 
@@ -91,13 +91,13 @@ def measure(name: str) -> dict[tuple[str, float], Point]:
         for method in NAMES
         for rtol in TOLERANCES
     }
-    found = {key: call() for key, call in calls.items()}
-    for trajectory in (true, *found.values()):
+    trajectories = {key: call() for key, call in calls.items()}
+    for trajectory in (true, *trajectories.values()):
         if trajectory.status is not Status.OK:
             raise RuntimeError(f"{name}: {trajectory.sentence(model)}")
     best = best_cpu_seconds(calls, rounds=20, seconds_per_turn=0.002)
     return {
-        (method, rtol): Point(found[key].counters.steps, error(found[key], true), best[key])
+        (method, rtol): Point(trajectories[key].counters.steps, error(trajectories[key], true), best[key])
         for method in NAMES
         for rtol in TOLERANCES
         for key in [f"{method} {rtol:g}"]

@@ -93,7 +93,7 @@ def compare(name: str) -> list[tuple[str, float, dict[str, Score]]]:
     """Return scores by integrator, tolerance and rule."""
     problems = starts(name)
     limit = allowed(problems[0])
-    found = [
+    scores = [
         (
             method,
             rtol,
@@ -105,7 +105,7 @@ def compare(name: str) -> list[tuple[str, float, dict[str, Score]]]:
         for method in INTEGRATORS
         for rtol in TOLERANCES
     ]
-    return [*found, ("dopri5", 1e-7, {rule: score(problems, limit, freeze=rule) for rule in POLICIES})]
+    return [*scores, ("dopri5", 1e-7, {rule: score(problems, limit, freeze=rule) for rule in POLICIES})]
 
 
 def main() -> None:

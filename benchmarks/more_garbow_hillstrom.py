@@ -83,11 +83,12 @@ def is_minimum(problem: TestFunction, value: float) -> bool:
 def run(problem: TestFunction, solver: str, factor: float = 1.0) -> SolverResult:
     start = factor * np.array(problem.start)
     free = np.full(start.size, np.inf)
-    chosen = SOLVERS[solver]
+    composition = SOLVERS[solver]
     return solve(
         FunctionObjective(problem), start, -free, free,
-        scaling=Scaling(start, np.zeros(start.size, dtype=bool)), step=chosen.step,
-        globalisation=chosen.globalisation, termination=Termination(tol=1e-6, tol_abs=1e-8), freeze=OmegaTolerance(),
+        scaling=Scaling(start, np.zeros(start.size, dtype=bool)),
+        step=composition.step, globalisation=composition.globalisation,
+        termination=Termination(tol=1e-6, tol_abs=1e-8), freeze=OmegaTolerance(),
     )  # fmt: skip
 
 
@@ -111,9 +112,9 @@ def ending(problem: TestFunction, x: np.ndarray, value: float, converged: bool, 
 
 
 def entry(problem: TestFunction, solver: str, factor: float) -> Entry:
-    found = run(problem, solver, factor)
+    result = run(problem, solver, factor)
     return Entry(
-        found.iterations, found.evaluations, ending(problem, found.x, found.value, found.converged, found.status)
+        result.iterations, result.evaluations, ending(problem, result.x, result.value, result.converged, result.status)
     )
 
 
@@ -125,21 +126,21 @@ def scipy_entry(problem: TestFunction, method: str, factor: float) -> Entry:
     if not np.isfinite(residual_of(problem, start)).all():
         return Entry(0, 0, "failed")
     try:
-        found = least_squares(
+        result = least_squares(
             lambda x: residual_of(problem, x), start, lambda x: jacobian_of(problem, x), method=method,
             x_scale="jac", **tolerances,
         )  # fmt: skip
     except ValueError as error:  # a value that is not finite on the way
         return Entry(0, 0, "failed" if "finite" in str(error) else str(error))
-    iterations = found.njev or 0
-    return Entry(iterations, found.nfev, ending(problem, found.x, found.cost, found.status > 0, "limit"))
+    iterations = result.njev or 0
+    return Entry(iterations, result.nfev, ending(problem, result.x, result.cost, result.status > 0, "limit"))
 
 
 def table(factor: float) -> list[list[str]]:
     rows = []
     for problem in FUNCTIONS:
-        own = [str(entry(problem, solver, factor)) for solver in SOLVERS]
-        rows.append([problem.name, *own, *(str(scipy_entry(problem, method, factor)) for method in ("trf", "lm"))])
+        entries = [str(entry(problem, solver, factor)) for solver in SOLVERS]
+        rows.append([problem.name, *entries, *(str(scipy_entry(problem, method, factor)) for method in ("trf", "lm"))])
     return rows
 
 

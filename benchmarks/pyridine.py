@@ -75,55 +75,55 @@ class Scipy:
         return self.found
 
     def residuals(self, x):
-        found = self.evaluate(x)
-        return found.residuals if found.status == "ok" else np.full(found.residuals.size, 1e6)
+        evaluation = self.evaluate(x)
+        return evaluation.residuals if evaluation.status == "ok" else np.full(evaluation.residuals.size, 1e6)
 
     def jacobian(self, x):
-        found = self.evaluate(x)
-        if found.jacobian is None:
-            return np.zeros((found.residuals.size, x.size))
-        return found.jacobian * np.exp(x)
+        evaluation = self.evaluate(x)
+        if evaluation.jacobian is None:
+            return np.zeros((evaluation.residuals.size, x.size))
+        return evaluation.jacobian * np.exp(x)
 
     def fit(self, method: str) -> Attempt:
         bounds = (-np.inf, np.inf) if method == "lm" else (-50.0, 50.0)  # beyond e^50 no number is left
-        found = least_squares(
+        result = least_squares(
             self.residuals, np.zeros(len(self.names)), jac=self.jacobian, method=method, bounds=bounds, xtol=1e-12,
             ftol=1e-12, gtol=1e-12, max_nfev=2000,
         )  # fmt: skip
-        status = {0: "limit", 1: "gtol", 2: "ftol", 3: "xtol", 4: "ftol, xtol"}.get(found.status, "failed")
-        return Attempt(float(found.cost), str(found.nfev), status)
+        status = {0: "limit", 1: "gtol", 2: "ftol", 3: "xtol", 4: "ftol, xtol"}.get(result.status, "failed")
+        return Attempt(float(result.cost), str(result.nfev), status)
 
 
 def compare(seed: int, size: int) -> dict[str, Attempt]:
     """Return what every method found."""
     problem = noisy(seed, size)
-    found = {solver: by_odefit(problem, solver) for solver in SOLVERS}
-    return found | {f"scipy {method}": Scipy(problem).fit(method) for method in ("trf", "lm")}
+    attempts = {solver: by_odefit(problem, solver) for solver in SOLVERS}
+    return attempts | {f"scipy {method}": Scipy(problem).fit(method) for method in ("trf", "lm")}
 
 
-def excess(found: dict[str, Attempt]) -> float:
+def excess(attempts: dict[str, Attempt]) -> float:
     """Return by which fraction the objective of `trust` exceeds the best."""
-    best = min(a.objective for a in found.values())
-    return found["trust"].objective / best - 1.0
+    best = min(a.objective for a in attempts.values())
+    return attempts["trust"].objective / best - 1.0
 
 
-def meets_mark(found: dict[str, Attempt]) -> bool:
-    return excess(found) <= MARK or bool(found["trust"].named)
+def meets_mark(attempts: dict[str, Attempt]) -> bool:
+    return excess(attempts) <= MARK or bool(attempts["trust"].named)
 
 
 def main() -> None:
     rows, summary = [], []
     for size in SIZES:
         for seed in SEEDS:
-            found = compare(seed, size)
-            best = min(a.objective for a in found.values())
-            for name, a in found.items():
+            attempts = compare(seed, size)
+            best = min(a.objective for a in attempts.values())
+            for name, a in attempts.items():
                 over = f"{a.objective / best - 1.0:.1e}"
                 rows.append([str(size), str(seed), name, a.status, a.named, f"{a.objective:.10f}", over, a.work])
-            mark = "met" if meets_mark(found) else "missed"
-            trust = found["trust"]
+            mark = "met" if meets_mark(attempts) else "missed"
+            trust = attempts["trust"]
             summary.append(
-                [str(size), str(seed), trust.status, trust.named, f"{best:.10f}", f"{excess(found):.1e}", mark]
+                [str(size), str(seed), trust.status, trust.named, f"{best:.10f}", f"{excess(attempts):.1e}", mark]
             )
     header = ["times", "seed", "method", "status", "runs away", "objective", "excess", "iterations/evaluations"]
     print_rows("Pyridine with independent noise of 0.01, from ones", header, rows, text=5)

@@ -69,7 +69,7 @@ def threshold(result: FitResult, seen: Look) -> float:
 
 def ends_of(name: str, solvers: Iterable[str], count: int) -> list[End]:
     """Fit one problem by several solvers from the same perturbed starts."""
-    found = []
+    ends = []
     for number, problem in enumerate(perturbed(load(name), FACTOR, count, SEED)):
         start = {p.name: p.start for p in problem.free}
         for solver in solvers:
@@ -78,13 +78,13 @@ def ends_of(name: str, solvers: Iterable[str], count: int) -> list[End]:
                 seen = look(result)
                 warned = any(notice.code.startswith("convergence") for notice in result.warnings)
             limit = threshold(result, seen)
-            found.append(End(name, solver, number, start, result.status, result.iterations, seen, limit, warned))
-    return found
+            ends.append(End(name, solver, number, start, result.status, result.iterations, seen, limit, warned))
+    return ends
 
 
-def best_known(name: str, found: Sequence[End]) -> float:
+def best_known(name: str, ends: Sequence[End]) -> float:
     """Return the lowest objective of a stationary point: from the file's start, or of any of these fits."""
-    return min([tight_minimum(load(name)), *(e.seen.objective for e in found if is_stationary(e))])
+    return min([tight_minimum(load(name)), *(e.seen.objective for e in ends if is_stationary(e))])
 
 
 def is_stationary(end: End) -> bool:
@@ -108,9 +108,9 @@ def run(problems: Iterable[str], solvers: Sequence[str], count: int = STARTS) ->
     """Return all ends, judged."""
     every = []
     for name in problems:
-        found = ends_of(name, solvers, count)
-        best = best_known(name, found)
-        every += [judged(end, best) for end in found]
+        ends = ends_of(name, solvers, count)
+        best = best_known(name, ends)
+        every += [judged(end, best) for end in ends]
     return every
 
 
@@ -118,39 +118,37 @@ def share(part: int, whole: int) -> float:
     return 100.0 * part / whole if whole else 0.0
 
 
-def false_share(found: Sequence[End]) -> float:
+def false_share(ends: Sequence[End]) -> float:
     """Return the percentage of false successes among all fits."""
-    return share(sum(e.kind == FALSE for e in found), len(found))
+    return share(sum(e.kind == FALSE for e in ends), len(ends))
 
 
-def warned_share(found: Sequence[End]) -> float:
+def warned_share(ends: Sequence[End]) -> float:
     """Return the percentage of ends at the best minimum that say they did not converge."""
-    at_best = [e for e in found if e.at_best and e.kind != FALSE]
+    at_best = [e for e in ends if e.at_best and e.kind != FALSE]
     return share(sum(e.warned for e in at_best), len(at_best))
 
 
-def row(words: Sequence[str], found: Sequence[End]) -> list[str]:
-    kinds = Counter(e.kind for e in found)
+def row(words: Sequence[str], ends: Sequence[End]) -> list[str]:
+    kinds = Counter(e.kind for e in ends)
     rest = ", ".join(f"{n} {kind}" for kind, n in sorted(kinds.items()) if kind not in (BEST, OTHER, FALSE))
-    return [*words, *(str(kinds[k]) for k in (BEST, OTHER, FALSE)), f"{warned_share(found):.1f} %", rest]
+    return [*words, *(str(kinds[k]) for k in (BEST, OTHER, FALSE)), f"{warned_share(ends):.1f} %", rest]
 
 
-def print_table(found: Sequence[End]) -> None:
+def print_table(ends: Sequence[End]) -> None:
     header = ["problem", "solver", "best", "other", "false", "warned", "not converged"]
     rows = [
-        row([name, solver], [e for e in found if (e.problem, e.solver) == (name, solver)])
-        for name in dict.fromkeys(e.problem for e in found)
-        for solver in dict.fromkeys(e.solver for e in found)
+        row([name, solver], [e for e in ends if (e.problem, e.solver) == (name, solver)])
+        for name in dict.fromkeys(e.problem for e in ends)
+        for solver in dict.fromkeys(e.solver for e in ends)
     ]
     print_rows("Ends by problem and solver", header, rows, text=2)
-    rows = [
-        row([solver], [e for e in found if e.solver == solver]) for solver in dict.fromkeys(e.solver for e in found)
-    ]
-    print_rows("Ends by solver", [header[1], *header[2:]], [*rows, row(["all"], found)])
+    rows = [row([solver], [e for e in ends if e.solver == solver]) for solver in dict.fromkeys(e.solver for e in ends)]
+    print_rows("Ends by solver", [header[1], *header[2:]], [*rows, row(["all"], ends)])
 
 
-def print_false(found: Sequence[End]) -> None:
-    for e in found:
+def print_false(ends: Sequence[End]) -> None:
+    for e in ends:
         if e.kind == FALSE:
             start = ", ".join(f"{name} {value:.6g}" for name, value in e.start.items())
             print(
@@ -160,10 +158,10 @@ def print_false(found: Sequence[End]) -> None:
 
 
 def main() -> None:
-    found = run(PROBLEMS, tuple(SOLVERS))
-    print_table(found)
-    print_false(found)
-    for label, part in (("all solvers", found), ("trust", [e for e in found if e.solver == "trust"])):
+    ends = run(PROBLEMS, tuple(SOLVERS))
+    print_table(ends)
+    print_false(ends)
+    for label, part in (("all solvers", ends), ("trust", [e for e in ends if e.solver == "trust"])):
         print(
             f"\n{label}: {len(part)} fits, false success {false_share(part):.2f} % (mark: below 1 %), "
             f"warned at the best minimum {warned_share(part):.2f} % (mark: below 5 %)"

@@ -109,10 +109,10 @@ def reached(case: Case, seeds: int) -> tuple[int, float, float]:
         began = time.process_time()
         changed, _ = matched_start(noisy, names)
         cost.append(time.process_time() - began)
-        found = of.fit(changed)
-        best = min(found.objective, of.fit(noisy.with_start(**case.truth)).objective)
-        good += found.objective <= 1.01 * best
-        iterations.append(found.iterations)
+        result = of.fit(changed)
+        best = min(result.objective, of.fit(noisy.with_start(**case.truth)).objective)
+        good += result.objective <= 1.01 * best
+        iterations.append(result.iterations)
     return good, 1e3 * float(np.median(cost)), float(np.mean(iterations))
 
 

@@ -25,14 +25,14 @@ def perturbed(problem: Problem, factor: float, count: int, seed: int) -> list[Pr
     factor for all.
     """
     random = np.random.default_rng(seed)
-    made = []
+    problems = []
     for _ in range(count):
         factors = factor ** random.uniform(-1.0, 1.0, len(problem.free))
         starts = {
             p.name: float(np.clip(p.start * f, p.lower, p.upper)) for p, f in zip(problem.free, factors, strict=True)
         }
-        made.append(problem.with_start(**starts))
-    return made
+        problems.append(problem.with_start(**starts))
+    return problems
 
 
 @dataclass(frozen=True)

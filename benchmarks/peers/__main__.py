@@ -48,14 +48,14 @@ class Odefit:
 
 def _installed() -> tuple[dict[str, type[Peer]], list[str]]:
     """Return the peers, odefit first, and a line for each that is missing."""
-    found: dict[str, type[Peer]] = {"odefit": Odefit}
+    peers: dict[str, type[Peer]] = {"odefit": Odefit}
     missing: list[str] = []
     for name, (module, peer, package) in _PEERS.items():
         try:
-            found[name] = getattr(importlib.import_module(f"benchmarks.peers.{module}"), peer)
+            peers[name] = getattr(importlib.import_module(f"benchmarks.peers.{module}"), peer)
         except (ImportError, OSError) as error:  # OSError: a shared library is missing
             missing.append(f"{name}: not installed ({error}); pip install {package}")
-    return found, missing
+    return peers, missing
 
 
 @contextlib.contextmanager

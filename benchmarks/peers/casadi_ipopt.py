@@ -42,9 +42,9 @@ class CasadiIpopt:
         self.setup = f"{_POINTS} {degree} x {elements}, {hessian} Hessian"
 
     def fit(self) -> Outcome:
-        found = self.solver(x0=self.start, lbg=0, ubg=0, lbx=-self.bounds, ubx=self.bounds)
+        solution = self.solver(x0=self.start, lbg=0, ubg=0, lbx=-self.bounds, ubx=self.bounds)
         stats = self.solver.stats()
-        return Outcome(float(found["f"]) if stats["success"] else np.nan, stats["iter_count"])
+        return Outcome(float(solution["f"]) if stats["success"] else np.nan, stats["iter_count"])
 
 
 def _transcription(problem: FitProblem, degree: int, elements: int):

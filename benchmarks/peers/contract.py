@@ -55,12 +55,12 @@ def minimise(
 
     if method.startswith("leastsq"):
         sizes = np.ones_like(start) if method.endswith("unscaled") else None
-        found = leastsq(
+        result = leastsq(
             residual, start, Dfun=counted, full_output=True, xtol=tol, ftol=tol, gtol=tol, maxfev=1000, diag=sizes
         )
-        return Outcome(0.5 * float(np.square(found[2]["fvec"]).sum()), count)
-    found = least_squares(residual, start, counted, method=method, xtol=tol, ftol=tol, gtol=tol, max_nfev=1000)
-    return Outcome(float(found.cost), count)
+        return Outcome(0.5 * float(np.square(result[2]["fvec"]).sum()), count)
+    result = least_squares(residual, start, counted, method=method, xtol=tol, ftol=tol, gtol=tol, max_nfev=1000)
+    return Outcome(float(result.cost), count)
 
 
 class Remembered:

@@ -59,8 +59,8 @@ class Copasi:
         task = self.task
         done = task.initializeRaw(COPASI.CCopasiTask.NO_OUTPUT) and task.processRaw(True)
         task.restore(False)
-        found = task.getProblem()
-        return Outcome(0.5 * found.getSolutionValue() if done else np.nan, found.getFunctionEvaluations())
+        problem = task.getProblem()
+        return Outcome(0.5 * problem.getSolutionValue() if done else np.nan, problem.getFunctionEvaluations())
 
 
 def _fitted(problem: FitProblem) -> list[str]:
@@ -77,8 +77,8 @@ def _write_equations(problem: FitProblem, model: Any) -> None:
         value = natural[text] if text in natural else float(text)
         basico.add_parameter(state, initial_value=value, model=model)
 
-    def quantity(found: re.Match[str]) -> str:
-        name = found.group()
+    def quantity(match: re.Match[str]) -> str:
+        name = match.group()
         if name in problem.parameters and problem.in_logs:
             return f"exp({{Values[{name}]}})"
         return f"{{Values[{name}]}}"

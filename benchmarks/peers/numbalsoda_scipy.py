@@ -62,15 +62,15 @@ def _evaluations(problem: FitProblem, augmented_address: int, address: int):
         k = np.exp(x) if in_logs else x.copy()
         u = np.empty(n * (q + 1))
         initial(k, u)
-        found, ok = dop853(augmented_address, u, times, k, RTOL, ATOL, _MAX_STEPS)
+        solution, ok = dop853(augmented_address, u, times, k, RTOL, ATOL, _MAX_STEPS)
         residual = np.full(m * n, _FAILED)
         jacobian = np.zeros((m * n, q))
         if ok:
             for i in range(m):
                 for j in range(n):
-                    residual[i * n + j] = found[i, j] - values[i, j]
+                    residual[i * n + j] = solution[i, j] - values[i, j]
                     for c in range(q):
-                        jacobian[i * n + j, c] = found[i, n + j * q + c] * (k[c] if in_logs else 1.0)
+                        jacobian[i * n + j, c] = solution[i, n + j * q + c] * (k[c] if in_logs else 1.0)
         return residual, jacobian
 
     @numba.njit
@@ -78,7 +78,7 @@ def _evaluations(problem: FitProblem, augmented_address: int, address: int):
         k = np.exp(x) if in_logs else x.copy()
         u = np.empty(n * (q + 1))
         initial(k, u)
-        found, ok = dop853(address, u[:n].copy(), times, k, RTOL, ATOL, _MAX_STEPS)
-        return (found - values).ravel() if ok else np.full(m * n, _FAILED)
+        solution, ok = dop853(address, u[:n].copy(), times, k, RTOL, ATOL, _MAX_STEPS)
+        return (solution - values).ravel() if ok else np.full(m * n, _FAILED)
 
     return both, alone

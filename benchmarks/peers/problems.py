@@ -166,15 +166,15 @@ def straight_line(name: str, header: str, inputs: dict[str, Any], output: str, e
     lines = [f"def {name}({header}):"]
     for i in range(function.n_instructions()):
         operation = function.instruction_id(i)
-        into, given = function.instruction_output(i), function.instruction_input(i)
+        into, sources = function.instruction_output(i), function.instruction_input(i)
         if operation == ca.OP_INPUT:
-            lines.append(f"    w{into[0]} = {arrays[given[0]]}[{given[1]}]")
+            lines.append(f"    w{into[0]} = {arrays[sources[0]]}[{sources[1]}]")
         elif operation == ca.OP_OUTPUT:
-            lines.append(f"    {output}[{into[1]}] = w{given[0]}")
+            lines.append(f"    {output}[{into[1]}] = w{sources[0]}")
         elif operation == ca.OP_CONST:
             lines.append(f"    w{into[0]} = {function.instruction_constant(i)!r}")
         else:
-            operands = [f"w{j}" for j in given]
+            operands = [f"w{j}" for j in sources]
             lines.append(f"    w{into[0]} = {_OPERATIONS[operation].format(*operands)}")
     return "\n".join(lines) + "\n"
 

@@ -37,26 +37,26 @@ class PydiffsolScipy:
     def alone(self, x: Array) -> Array:
         problem = self.problem
         try:
-            found = self.ode.solve_dense(problem.natural(x), problem.times)
+            solution = self.ode.solve_dense(problem.natural(x), problem.times)
         except RuntimeError:
             return np.full(problem.values.size, _FAILED)
-        return (found.ys.T - problem.values).ravel()
+        return (solution.ys.T - problem.values).ravel()
 
     def both(self, x: Array) -> tuple[Array, Array]:
         problem = self.problem
         k = problem.natural(x)
         try:
-            found = self.ode.solve_fwd_sens(k, problem.times)
+            solution = self.ode.solve_fwd_sens(k, problem.times)
         except RuntimeError:
             return np.full(problem.values.size, _FAILED), np.zeros((problem.values.size, k.size))
-        jacobian = np.asarray(found.sens).T.reshape(-1, k.size)
-        return (found.ys.T - problem.values).ravel(), jacobian * k if problem.in_logs else jacobian
+        jacobian = np.asarray(solution.sens).T.reshape(-1, k.size)
+        return (solution.ys.T - problem.values).ravel(), jacobian * k if problem.in_logs else jacobian
 
     def fit(self) -> Outcome:
         return minimise(self.residual, self.jacobian, self.problem.x_start, self.method)
 
 
 def _source(problem: FitProblem) -> str:
-    given = ", ".join(f"{name} = 1" for name in problem.parameters)
+    inputs = ", ".join(f"{name} = 1" for name in problem.parameters)
     state = ", ".join(f"{name} = {value}" for name, value in problem.initial.items())
-    return f"in_i {{ {given} }}\nu_i {{ {state} }}\nF_i {{ {', '.join(problem.rates.values())} }}\n"
+    return f"in_i {{ {inputs} }}\nu_i {{ {state} }}\nF_i {{ {', '.join(problem.rates.values())} }}\n"

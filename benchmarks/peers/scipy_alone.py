@@ -42,8 +42,8 @@ class ScipyAugmented:
         problem = self.problem
         k = problem.natural(x).tolist()
         start = self.initial([0.0] * problem.n_states, k)[: problem.n_states]
-        found = odeint(self.rhs, start, problem.times, args=(k,), rtol=RTOL, atol=ATOL, mxstep=5000)
-        return (found - problem.values).ravel()
+        states = odeint(self.rhs, start, problem.times, args=(k,), rtol=RTOL, atol=ATOL, mxstep=5000)
+        return (states - problem.values).ravel()
 
     def jacobian(self, x: Array) -> Array:
         problem = self.problem
@@ -51,8 +51,8 @@ class ScipyAugmented:
         natural = problem.natural(x)
         k = natural.tolist()
         start = self.initial([0.0] * n, k)
-        found = odeint(self.augmented, start, problem.times, args=(k,), rtol=RTOL, atol=ATOL, mxstep=5000)
-        jacobian = found[:, n:].reshape(-1, q)
+        rows = odeint(self.augmented, start, problem.times, args=(k,), rtol=RTOL, atol=ATOL, mxstep=5000)
+        jacobian = rows[:, n:].reshape(-1, q)
         return jacobian * natural if problem.in_logs else jacobian
 
     def fit(self) -> Outcome:
@@ -67,10 +67,10 @@ class ScipyDifferences(ScipyAugmented):
         self.setup = "odeint, trf"
 
     def fit(self) -> Outcome:
-        found = least_squares(
+        result = least_squares(
             self.residual, self.problem.x_start, diff_step=1e-5, xtol=1e-8, ftol=1e-8, gtol=1e-8, max_nfev=500
         )
-        return Outcome(float(found.cost), int(found.njev))
+        return Outcome(float(result.cost), int(result.njev))
 
 
 def _by_rows(problem: FitProblem):

@@ -50,20 +50,20 @@ class Point(NamedTuple):
 
 
 def truth(problem: StiffProblem) -> Solution:
-    found = METHODS["ddm"].solve(problem.model, problem.run, rtol=1e-11, atol=1e-11 * problem.scale, order=1)
-    if found.status is not Status.OK:
-        raise RuntimeError(found.sentence(problem.model))
-    return found.y, found.S
+    trajectory = METHODS["ddm"].solve(problem.model, problem.run, rtol=1e-11, atol=1e-11 * problem.scale, order=1)
+    if trajectory.status is not Status.OK:
+        raise RuntimeError(trajectory.sentence(problem.model))
+    return trajectory.y, trajectory.S
 
 
-def errors(found: Solution, true: Solution) -> tuple[float, float]:
+def errors(solution: Solution, true: Solution) -> tuple[float, float]:
     """Return the errors of states and sensitivities, each state relative to its own largest value."""
 
     def worst(one: Array, other: Array) -> float:
         axes = (0,) if one.ndim == 2 else (0, 2)
         return float((np.abs(one - other).max(axis=axes) / np.abs(other).max(axis=axes)).max())
 
-    return worst(found[0], true[0]), worst(found[1], true[1])
+    return worst(solution[0], true[0]), worst(solution[1], true[1])
 
 
 def measure(problem: StiffProblem, methods: Mapping[str, type[Method]]) -> tuple[list[Point], list[str]]:
@@ -116,8 +116,8 @@ def compare(problem: StiffProblem, methods: Mapping[str, type[Method]], *, large
     }
     base = table[OWN[0]]
 
-    def cell(seconds: float, own: float) -> str:
-        return f"{seconds * 1e6:.0f} ({seconds / own:.1f})" if math.isfinite(seconds * own) else "-"
+    def cell(seconds: float, base_seconds: float) -> str:
+        return f"{seconds * 1e6:.0f} ({seconds / base_seconds:.1f})" if math.isfinite(seconds * base_seconds) else "-"
 
     rows = [[name, *map(cell, line, base)] for name, line in table.items()]
     print_rows("CPU us at equal accuracy (ratio to odefit ddm)", ["method", *(f"{x:.0e}" for x in LEVELS)], rows)
@@ -129,18 +129,18 @@ def compare(problem: StiffProblem, methods: Mapping[str, type[Method]], *, large
 
 def marks(table: Mapping[str, list[float]], *, large: bool) -> list[str]:
     """Say which marks are met: odefit's default against CVODES and against the fastest other peer."""
-    own = np.fmin(*(np.array(table[name]) for name in OWN))
+    seconds = np.fmin(*(np.array(table[name]) for name in OWN))
     lines: list[str] = []
     others = [name for name in table if name not in OWN]
-    for names, wanted in (([CVODES], 10.0), ([name for name in others if name != CVODES], 1.0 if large else 3.0)):
+    for names, mark in (([CVODES], 10.0), ([name for name in others if name != CVODES], 1.0 if large else 3.0)):
         peers = [name for name in names if name in table]
         for i, level in enumerate(LEVELS):
             times = {name: table[name][i] for name in peers if math.isfinite(table[name][i])}
-            if times and math.isfinite(own[i]):
+            if times and math.isfinite(seconds[i]):
                 rival = min(times, key=times.__getitem__)
-                factor = times[rival] / own[i]
-                verdict = "met" if factor >= wanted else "MISSED"
-                lines.append(f"error {level:.0e}: {factor:5.1f} x against {rival}, wanted {wanted:g}: {verdict}")
+                factor = times[rival] / seconds[i]
+                verdict = "met" if factor >= mark else "MISSED"
+                lines.append(f"error {level:.0e}: {factor:5.1f} x against {rival}, wanted {mark:g}: {verdict}")
     return lines
 
 
@@ -159,14 +159,14 @@ def robertson_marks() -> None:
     best = best_cpu_seconds(candidates, rounds=20)
     print("\nRobertson at rtol 1e-6, atol 1e-10, 38 times, three sensitivities")
     for name, seconds in best.items():
-        wanted = _BEST_FIT if name in results else _BEST_ROBERTSON
-        verdict = "met" if seconds <= wanted else "MISSED"
+        mark = _BEST_FIT if name in results else _BEST_ROBERTSON
+        verdict = "met" if seconds <= mark else "MISSED"
         note = ""
         if name in results:
-            found = results[name]
-            note = f"  {found.status}, {found.iterations} iterations, {found.evaluations} evaluations, "
-            note += ", ".join(f"{k} {v:.4g}" for k, v in found.estimates.items())
-        print(f"  {name:<24} {seconds * 1e6:8.0f} us, wanted {wanted * 1e6:.0f}: {verdict}{note}")
+            result = results[name]
+            note = f"  {result.status}, {result.iterations} iterations, {result.evaluations} evaluations, "
+            note += ", ".join(f"{k} {v:.4g}" for k, v in result.estimates.items())
+        print(f"  {name:<24} {seconds * 1e6:8.0f} us, wanted {mark * 1e6:.0f}: {verdict}{note}")
 
 
 STARTS = {"ones": {"k1": 1.0, "k2": 1.0, "k3": 1.0}, "twice the truth": {"k1": 0.08, "k2": 2e4, "k3": 6e7}}
@@ -186,13 +186,13 @@ def noisy_robertson(seed: int):
 
 def main() -> None:
     """Compare on the small problems, the large ones, or all."""
-    chosen = sys.argv[1] if len(sys.argv) > 1 else "all"
+    size = sys.argv[1] if len(sys.argv) > 1 else "all"
     broken: list[str] = []
-    if chosen != "large":
+    if size != "large":
         for make in SMALL_PROBLEMS:
             broken += compare(make(), SMALL, large=False)
         robertson_marks()
-    if chosen != "small":
+    if size != "small":
         for n in LARGE_STATES:
             compiled = {name: method for name, method in LARGE.items() if n <= MOST_DIFFSL or name != "pydiffsol bdf"}
             broken += compare(brusselator(n), compiled, large=True)

@@ -40,10 +40,10 @@ class Odefit:
         method, atol = CHOICES[self.integrator], rtol * self.problem.scale
 
         def call() -> Solution:
-            found = method.solve(self.model, self.run, rtol=rtol, atol=atol, order=1)
-            if found.status is not Status.OK:
-                raise RuntimeError(found.sentence(self.model))
-            return found.y, found.S
+            trajectory = method.solve(self.model, self.run, rtol=rtol, atol=atol, order=1)
+            if trajectory.status is not Status.OK:
+                raise RuntimeError(trajectory.sentence(self.model))
+            return trajectory.y, trajectory.S
 
         return call
 
@@ -71,10 +71,10 @@ class Cvodes:
         states = ca.integrator("states", "cvodes", self.dae, 0.0, problem.times, options)
         both = states.forward(q)
         y = np.array(states(x0=problem.y0, p=problem.p)["xf"]).T
-        given = {"x0": problem.y0, "p": problem.p, "fwd_p": np.diag(problem.p)}
+        inputs = {"x0": problem.y0, "p": problem.p, "fwd_p": np.diag(problem.p)}
 
         def call() -> Solution:
-            s = np.array(both(**given)["fwd_xf"])  # (n, q m), direction by direction
+            s = np.array(both(**inputs)["fwd_xf"])  # (n, q m), direction by direction
             return y, s.reshape(n, q, m).transpose(2, 0, 1)
 
         return call
@@ -101,18 +101,18 @@ class Pydiffsol:
 
         def call() -> Solution:
             self.ode.rtol, self.ode.atol = rtol, rtol * self.problem.scale
-            found = self.ode.solve_fwd_sens(logs, times)
-            return found.ys.T, np.asarray(found.sens).transpose(2, 1, 0)
+            solution = self.ode.solve_fwd_sens(logs, times)
+            return solution.ys.T, np.asarray(solution.sens).transpose(2, 1, 0)
 
         return call
 
 
 def _diffsl(problem: StiffProblem) -> str:
-    given = ", ".join(f"l{name} = 0" for name in problem.parameters)
+    inputs = ", ".join(f"l{name} = 0" for name in problem.parameters)
     natural = "\n".join(f"{name} {{ exp(l{name}) }}" for name in problem.parameters)
     state = ",\n".join(f"{name} = {problem.start[name]!r}" for name in problem.rates)
     rates = ",\n".join(problem.rates.values())
-    return f"in_i {{ {given} }}\n{natural}\nu_i {{\n{state}\n}}\nF_i {{\n{rates}\n}}\n"
+    return f"in_i {{ {inputs} }}\n{natural}\nu_i {{\n{state}\n}}\nF_i {{\n{rates}\n}}\n"
 
 
 class Numbalsoda:
@@ -133,12 +133,12 @@ class Numbalsoda:
         start, times = _augmented_start(problem), np.concatenate([[0.0], problem.times])
 
         def call() -> Solution:
-            found, ok = self.lsoda(
+            rows, ok = self.lsoda(
                 self.callback.address, start, times, problem.p, rtol, rtol * problem.scale, mxstep=100_000
             )
             if not ok:
                 raise RuntimeError("LSODA failed")
-            return problem.from_augmented(found[1:])
+            return problem.from_augmented(rows[1:])
 
         return call
 
@@ -200,12 +200,12 @@ class ScipyBdf(_Scipy):
         from scipy.integrate import solve_ivp
 
         times, start = self.problem.times, _augmented_start(self.problem)
-        found: Any = solve_ivp(
+        solution: Any = solve_ivp(
             self.f, (0.0, times[-1]), start, method="BDF", t_eval=times, jac=self.jacobian, rtol=rtol, atol=atol
         )
-        if not found.success:
-            raise RuntimeError(found.message)
-        return found.y.T
+        if not solution.success:
+            raise RuntimeError(solution.message)
+        return solution.y.T
 
 
 def _augmented_start(problem: StiffProblem) -> Array:

@@ -113,9 +113,9 @@ class StiffProblem:
         slope = ca.jacobian(self.f, self.y) @ s + ca.jacobian(self.f, self.k) @ ca.diag(self.k)
         return ca.vertcat(self.y, ca.vec(s.T)), ca.vertcat(self.f, ca.vec(ca.densify(slope).T))
 
-    def from_augmented(self, found: Array) -> tuple[Array, Array]:
+    def from_augmented(self, rows: Array) -> tuple[Array, Array]:
         """Split rows of (y, s)."""
-        return found[:, : self.n], found[:, self.n :].reshape(-1, self.n, self.q)
+        return rows[:, : self.n], rows[:, self.n :].reshape(-1, self.n, self.q)
 
 
 def robertson() -> StiffProblem:

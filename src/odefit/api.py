@@ -76,21 +76,21 @@ def fit(
         Its `status` says whether the fit converged; a numerical failure is a status, not an exception.
         Ctrl-C ends the fit early with the best point so far and the status "interrupted".
     """
-    chosen = problem.settings.method if method is None else method
+    method = problem.settings.method if method is None else method
     count = problem.settings.starts if starts is None else starts
     if count < 1:
         raise OdefitError(f"starts = {count}; there must be at least one.")
     if count > 1:
-        chosen_seed = problem.settings.seed if seed is None else seed
+        seed = problem.settings.seed if seed is None else seed
         stop = StopFlag.shared()
         with stop_on_interrupt(stop):
             return fit_from_many(
-                chosen, problem, starts=count, seed=chosen_seed, workers=workers, solver=solver, start=start,
+                method, problem, starts=count, seed=seed, workers=workers, solver=solver, start=start,
                 stop=stop, progress=progress,
             )  # fmt: skip
     stop = StopFlag()
     with stop_on_interrupt(stop):
-        return fit_by(chosen, problem, solver=solver, start=start, stop=stop, callback=callback)
+        return fit_by(method, problem, solver=solver, start=start, stop=stop, callback=callback)
 
 
 def simulate(
@@ -121,14 +121,14 @@ def simulate(
     compiled = compile_problem(problem)
     parts = []
     for number, experiment in enumerate(problem.experiments):
-        wanted = data_times(problem, experiment, times)
-        seeds, trajectory = solve_experiment(problem, compiled, compiled.theta_start, number, wanted)
+        experiment_times = data_times(problem, experiment, times)
+        seeds, trajectory = solve_experiment(problem, compiled, compiled.theta_start, number, experiment_times)
         if trajectory.status is not Status.OK:
             message = f"experiment '{experiment.name}': {trajectory.sentence(compiled.model(number))}"
             warnings.warn(message, SimulationWarning, stacklevel=2)
         curves = Curves(problem, compiled.variant(number))
-        values = curves.values(wanted, trajectory.y, seeds.p)
-        columns: dict[str, Any] = {"experiment": experiment.name, "time": wanted}
+        values = curves.values(experiment_times, trajectory.y, seeds.p)
+        columns: dict[str, Any] = {"experiment": experiment.name, "time": experiment_times}
         parts.append(pd.DataFrame(columns | dict(zip(curves.names, values.T, strict=True))))
     return pd.concat(parts, ignore_index=True)
 
@@ -169,14 +169,14 @@ def evaluate(problem: Problem, parameters: Mapping[str, float] | None = None, or
     x = objective.compiled.theta_start
     with raise_on_interrupt(stop):
         objective.refresh(x)
-        found = objective.evaluate(x, order)
+        evaluation = objective.evaluate(x, order)
     plan = objective.plan
-    if isinstance(found, Failed):
+    if isinstance(evaluation, Failed):
         missing = np.full(plan.n_residuals, np.nan)
-        return PointEvaluation("failed", found.failure, missing, None, np.nan, np.nan)
+        return PointEvaluation("failed", evaluation.failure, missing, None, np.nan, np.nan)
     jacobian = None
-    if order and found.linear is not None and not plan.criterion.joint:
-        jacobian = found.linear.jacobian / plan.compiled.to_natural(x)[1]
-    differences = plan.finite(found.differences)
+    if order and evaluation.linear is not None and not plan.criterion.joint:
+        jacobian = evaluation.linear.jacobian / plan.compiled.to_natural(x)[1]
+    differences = plan.finite(evaluation.differences)
     loglik = plan.criterion.log_likelihood(differences, plan.root_weights, absolute=plan.absolute)
-    return PointEvaluation("ok", "", found.differences, jacobian, found.value, loglik)
+    return PointEvaluation("ok", "", evaluation.differences, jacobian, evaluation.value, loglik)

@@ -57,18 +57,18 @@ def _assignment(text: str) -> tuple[str, float]:
 def _estimates(problem: Problem, path: Path) -> dict[str, float]:
     """Return the estimates in a result file that belong to parameters of `problem`."""
     content = read_result(path)
-    own = {slot.name for slot in problem.slots.slots}
-    found = {
+    names = {slot.name for slot in problem.slots.slots}
+    estimates = {
         name: float(row["estimate"])
         for name, row in content["parameters"].items()
-        if name in own and row.get("estimate") is not None
+        if name in names and row.get("estimate") is not None
     }
-    if not found:
+    if not estimates:
         some = next(iter(content["parameters"]), "")
-        raise OdefitError(f"'{path}' holds no parameter of this problem{suggestion(some, own)}")
-    if foreign := [name for name in content["parameters"] if name not in own]:
+        raise OdefitError(f"'{path}' holds no parameter of this problem{suggestion(some, names)}")
+    if foreign := [name for name in content["parameters"] if name not in names]:
         print(f"odefit: '{path}' also holds {', '.join(foreign)}, which this problem does not have", file=sys.stderr)
-    return found
+    return estimates
 
 
 def read_result(path: Path) -> dict[str, Any]:

@@ -34,5 +34,5 @@ def compare(
     results = [odefit.api.fit(load_problem(file)) for file in files]
     stems = [file.stem for file in files]
     names = stems if len(set(stems)) == len(stems) else [str(file) for file in files]
-    found = compare_results(*results, names=names)
-    print(js.dumps(found.to_dict(), indent=2) if json else found)
+    comparison = compare_results(*results, names=names)
+    print(js.dumps(comparison.to_dict(), indent=2) if json else comparison)

@@ -70,9 +70,9 @@ def fit_and_report(problem: Problem, options: FitOptions) -> None:
         if result.start_values is not None:
             print(f"odefit: {result.start_values.text}", file=sys.stderr)
     if out is not None:
-        told = [f"wrote {write_result(result, out)}", *(_write_plots(result, out) if options.plots else ())]
+        lines = [f"wrote {write_result(result, out)}", *(_write_plots(result, out) if options.plots else ())]
         if not quiet:
-            print("\n".join(f"odefit: {line}" for line in told), file=sys.stderr)
+            print("\n".join(f"odefit: {line}" for line in lines), file=sys.stderr)
     if not result.converged:
         raise typer.Exit(NOT_CONVERGED)
 

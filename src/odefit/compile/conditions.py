@@ -53,8 +53,8 @@ def constants_of(experiment: Experiment) -> list[float]:
 
 def stack(parts: Iterable[Any]) -> Any:
     """Return a column of scalar expressions, possibly empty."""
-    listed = list(parts)
-    return ca.vertcat(*listed) if listed else ca.SX(0, 1)
+    scalars = list(parts)
+    return ca.vertcat(*scalars) if scalars else ca.SX(0, 1)
 
 
 def variant_of(problem: Problem, pattern: Pattern) -> Variant:
@@ -62,10 +62,10 @@ def variant_of(problem: Problem, pattern: Pattern) -> Variant:
     model = problem.model
     moving = {model.time, *model.states}
     ever = {name for e in problem.experiments for name in e.periods[0].overrides if state_of_initial(name) is None}
-    given = {name: text for name, text in pattern if state_of_initial(name) is None}
+    overrides = {name: text for name, text in pattern if state_of_initial(name) is None}
     computed = {p.name: p.expression for p in problem.parameters if p.expression is not None}
     replacing = computed_parameters(problem)
-    for name, text in given.items():
+    for name, text in overrides.items():
         replacing[name] = ca.SX.sym("c") if text is None else problem.expression(text)
     lifted: list[str] = []
     inlined: list[tuple[str, str]] = []
@@ -73,7 +73,7 @@ def variant_of(problem: Problem, pattern: Pattern) -> Variant:
         if name not in ever and name not in computed:
             continue
         moves = bool(names_in(resolved(problem, [model.symbols[name]], replacing)[0]) & moving)
-        text = given.get(name) if name in given else computed.get(name)
+        text = overrides.get(name) if name in overrides else computed.get(name)
         if moves and text is not None:
             inlined.append((name, text))
         elif not moves and name in model.definitions:
@@ -86,8 +86,8 @@ def parameters_of(problem: Problem, variant: Variant) -> tuple[str, ...]:
     by_row = problem.slots.by_row
     texts = dict.fromkeys(sigma_expressions(problem).values())
     sigmas = (resolve_in_experiment(problem, problem.expression(text), None) for text in texts)
-    own = {name for sigma in sigmas for name in names_in(sigma)} & {*problem.own_symbols} - {*by_row}
-    return (*(name for name in problem.model.parameters if name not in by_row), *variant.lifted, *sorted(own))
+    sigma_names = {name for sigma in sigmas for name in names_in(sigma)} & {*problem.own_symbols} - {*by_row}
+    return (*(name for name in problem.model.parameters if name not in by_row), *variant.lifted, *sorted(sigma_names))
 
 
 def formal_parameters(problem: Problem) -> tuple[str, ...]:
@@ -113,9 +113,9 @@ def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> Symbol
             replacing[name] = value
     names = parameters_of(problem, variant)
     # the value of an inlined parameter is not used: its expression stands in the right-hand side
-    wanted = [ca.SX.nan() if name in inlined else symbol_of(problem, name) for name in names]
-    wanted += [initial[name] for name in model.states]
-    outputs = resolved(problem, wanted, replacing)
+    expressions = [ca.SX.nan() if name in inlined else symbol_of(problem, name) for name in names]
+    expressions += [initial[name] for name in model.states]
+    outputs = resolved(problem, expressions, replacing)
     formal = formal_parameters(problem)
     _refuse_unknown(problem, [*names, *map(initial_name, model.states)], outputs, {*formal} - inlined, constants)
     return SymbolicFunction(
@@ -155,10 +155,10 @@ def model_functions(problem: Problem, variant: Variant, observables: tuple[str, 
     model: Model = problem.model
     by_row = problem.slots.by_row
     replacing = {name: problem.expression(text) for name, text in variant.inlined}
-    wanted = [*(model.rhs[name] for name in model.states), *(model.symbols[name] for name in observables)]
+    expressions = [*(model.rhs[name] for name in model.states), *(model.symbols[name] for name in observables)]
     texts = sigma_expressions(problem)
-    wanted += [problem.expression(texts[name]) if name in texts else ca.SX(0) for name in observables if texts]
-    outputs = resolved(problem, wanted, replacing, keeping=variant.lifted)
+    expressions += [problem.expression(texts[name]) if name in texts else ca.SX(0) for name in observables if texts]
+    outputs = resolved(problem, expressions, replacing, keeping=variant.lifted)
     n, m = len(model.states), len(observables)
     for name, expression in zip(model.states, outputs[:n], strict=True):
         for other in sorted(names_in(expression) & {*by_row}):
@@ -175,10 +175,10 @@ def model_functions(problem: Problem, variant: Variant, observables: tuple[str, 
     a = stack(symbol_of(problem, name) for name in by_row)
     time = model.symbols[model.time]
     # a parameter of the problem's own that an inlined expression uses must reach the right-hand side
-    own = {name for e in outputs for name in names_in(e)} & {*problem.own_symbols} - {*by_row, *names}
-    if own:
+    unreached = {name for e in outputs for name in names_in(e)} & {*problem.own_symbols} - {*by_row, *names}
+    if unreached:
         raise ProblemError(
-            f"'{sorted(own)[0]}' does not occur in the equations, but an expression that changes along the "
+            f"'{sorted(unreached)[0]}' does not occur in the equations, but an expression that changes along the "
             "trajectory uses it; add it to the equations as a definition of its own."
         )
     by_measurement = (*common, ("a", a))

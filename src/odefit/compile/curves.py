@@ -45,8 +45,8 @@ class Curves:
 
         Where a state is missing, everything is: max(x, 0) of a missing x is no result.
         """
-        found = self._along(self._value, times, y, p, 1)[:, :, 0]
-        return np.where(np.all(np.isfinite(y), axis=1, keepdims=True), found, np.nan)
+        curves = self._along(self._value, times, y, p, 1)[:, :, 0]
+        return np.where(np.all(np.isfinite(y), axis=1, keepdims=True), curves, np.nan)
 
     def derivatives(
         self, times: Array, y: Array, s: Array, columns: npt.NDArray[np.int64], p: Array, dp: Array

@@ -68,7 +68,7 @@ class CompiledStructure:
         formal = formal_parameters(problem)
         # an entry that an experiment overrides everywhere needs some slot to point to; its value is not used
         self.gather = tuple(
-            np.array([chosen.get(name, 0) for name in formal], dtype=np.int64) for chosen in layout.of_experiment
+            np.array([slot_of.get(name, 0) for name in formal], dtype=np.int64) for slot_of in layout.of_experiment
         )
         by_row = [slot for index in layout.of_group.values() for slot in index.values()]
         self._shared_slots = [*by_row, *(i for i, owner in enumerate(owners) if owner.per is None)]

@@ -173,12 +173,12 @@ def _body(text: str, first: int, separator: str) -> tuple[str, Sequence[int]]:
 def _separator(header: str = "", row: str | None = None) -> str:
     """Choose the separator that occurs most; one that fits both lines goes first."""
     counts = {mark: _QUOTED.sub("", header).count(mark) for mark in SEPARATORS}
-    found = sorted((mark for mark in SEPARATORS if counts[mark]), key=lambda mark: -counts[mark])
+    marks = sorted((mark for mark in SEPARATORS if counts[mark]), key=lambda mark: -counts[mark])
     if row is not None:
         bare = _QUOTED.sub("", row)
-        fitting = [mark for mark in found if bare.count(mark) == counts[mark]]
-        found = fitting or found
-    return found[0] if found else ","
+        fitting = [mark for mark in marks if bare.count(mark) == counts[mark]]
+        marks = fitting or marks
+    return marks[0] if marks else ","
 
 
 def _parsed(

@@ -74,8 +74,8 @@ class DataNames:
     def texts(self, options: DataOptions) -> frozenset[str]:
         """Return the columns that hold text."""
         dates = self.times(options) if options.origin is not None else ()
-        made = () if options.melt is None else (options.melt.into,)
-        return frozenset({"experiment", "observable", *self.groups, *made, *dates})
+        melted = () if options.melt is None else (options.melt.into,)
+        return frozenset({"experiment", "observable", *self.groups, *melted, *dates})
 
 
 @dataclass(frozen=True)
@@ -119,16 +119,16 @@ def _time_column(sheet: Sheet, options: DataOptions, names: DataNames) -> str:
     for name in possible:
         if name in sheet:
             return name
-    wanted = " or ".join(f"'{name}'" for name in possible)
-    given = ", ".join(f"'{name}'" for name in list(sheet.columns)[:12])
+    alternatives = " or ".join(f"'{name}'" for name in possible)
+    columns = ", ".join(f"'{name}'" for name in list(sheet.columns)[:12])
     advice = '[data] time = "..." names another one'
     if all(_is_number(name) for name in sheet.columns):
         advice = "the first line that is not a comment (#) must name the columns"
     elif len(sheet.columns) == 1:
         advice = "columns are separated by commas, semicolons or tabs"
     raise ProblemError(
-        f"{sheet.name} has no column {wanted} for the time{suggestion(possible[0], sheet.columns)} "
-        f"Its columns are {given}; {advice}."
+        f"{sheet.name} has no column {alternatives} for the time{suggestion(possible[0], sheet.columns)} "
+        f"Its columns are {columns}; {advice}."
     )
 
 
@@ -158,8 +158,8 @@ def _matrix(sheet: Sheet, time: str, into: str, names: DataNames) -> Layout:
 
 
 def _tidy(sheet: Sheet, time: str, options: DataOptions, names: DataNames) -> Layout:
-    made = () if options.melt is None else (options.melt.into,)
-    groups = tuple(name for name in dict.fromkeys((*names.groups, *made)) if name in sheet)
+    melted = () if options.melt is None else (options.melt.into,)
+    groups = tuple(name for name in dict.fromkeys((*names.groups, *melted)) if name in sheet)
     known = (time, *TIDY, *ROW, "row", *groups)
     for name in sheet.columns:
         if name in PLANNED:
@@ -174,14 +174,14 @@ def _tidy(sheet: Sheet, time: str, options: DataOptions, names: DataNames) -> La
 
 def _wide(sheet: Sheet, time: str, names: DataNames) -> Layout:
     groups = tuple(name for name in names.groups if name in sheet)
-    own = names.observables or ()
-    spreads = tuple(name for name in SPREADS if name in sheet and name not in own)
+    observables = names.observables or ()
+    spreads = tuple(name for name in SPREADS if name in sheet and name not in observables)
     known = {time, "experiment", *groups, *spreads}
     values = []
     for name in sheet.columns:
         if name in known or _serves(sheet, name, known):
             continue
-        if name in PLANNED and name not in own:
+        if name in PLANNED and name not in observables:
             raise UnsupportedError(f"the data column '{name}' in {sheet.name}")
         if not names.observes(normal_form(name)):
             raise ProblemError(_unknown_column(sheet, name, names))

@@ -16,18 +16,18 @@ _DAY = datetime.timedelta(days=1)
 _EXAMPLES = "2020-03-01 or 2020-03-01T12:30"
 
 
-def origin_of(given: Any) -> datetime.datetime:
+def origin_of(origin: Any) -> datetime.datetime:
     """Read the origin: ISO text, or a date of TOML or Python."""
-    if isinstance(given, datetime.datetime):
-        return given
-    if isinstance(given, datetime.date):
-        return datetime.datetime(given.year, given.month, given.day)
-    if not isinstance(given, str):
-        raise ProblemError(f"[data] origin must be a date such as {_EXAMPLES}, not {words_for(given)}.")
-    found = date_of(given)
-    if found is None:
-        raise ProblemError(f"[data] origin '{given}' is not a date; write {_EXAMPLES}.")
-    return found
+    if isinstance(origin, datetime.datetime):
+        return origin
+    if isinstance(origin, datetime.date):
+        return datetime.datetime(origin.year, origin.month, origin.day)
+    if not isinstance(origin, str):
+        raise ProblemError(f"[data] origin must be a date such as {_EXAMPLES}, not {words_for(origin)}.")
+    date = date_of(origin)
+    if date is None:
+        raise ProblemError(f"[data] origin '{origin}' is not a date; write {_EXAMPLES}.")
+    return date
 
 
 def date_of(text: str) -> datetime.datetime | None:

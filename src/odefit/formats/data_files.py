@@ -28,27 +28,27 @@ class DataFile:
     titles: tuple[str, ...]
 
 
-def find_data_files(given: Any, folder: Path) -> tuple[DataFile, ...]:
+def find_data_files(names: Any, folder: Path) -> tuple[DataFile, ...]:
     """Find the files that ``[data] file`` names.
 
     Parameters
     ----------
-    given
+    names
         A name, a pattern with ``*``, ``?`` or ``[...]`` (its files are taken in the order of their
         names), or a list of both.
     folder
         What names are relative to.
     """
-    entries = given if isinstance(given, list) else [given]
+    entries = names if isinstance(names, list) else [names]
     if not entries:
         raise ProblemError("[data] file is an empty list; name at least one file.")
-    found: dict[Path, DataFile] = {}
+    files: dict[Path, DataFile] = {}
     for entry in entries:
         for file in _files_of(text("[data] file", entry), folder):
-            if file.path in found:
+            if file.path in files:
                 raise ProblemError(f"the data file '{file.path.name}' is named twice in [data] file; keep one.")
-            found[file.path] = file
-    return tuple(found.values())
+            files[file.path] = file
+    return tuple(files.values())
 
 
 def is_pattern(name: str) -> bool:

@@ -85,17 +85,17 @@ def measurements_from_frame(
         return dataclasses.replace(measurements, sigma=standard_deviations(measurements, entries))
 
 
-def _frames(given: Any) -> list[tuple[str, Any, str | None]]:
+def _frames(data: Any) -> list[tuple[str, Any, str | None]]:
     """Return name, frame, and the experiment of a frame that does not tell."""
-    if isinstance(given, Mapping):
+    if isinstance(data, Mapping):
         frames: list[tuple[str, Any, str | None]] = [
-            (f"the data frame of '{name}'", frame, str(name)) for name, frame in given.items()
+            (f"the data frame of '{name}'", frame, str(name)) for name, frame in data.items()
         ]
-    elif isinstance(given, list | tuple):
-        owner = MAIN if len(given) == 1 else None
-        frames = [(f"data frame {index}", frame, owner) for index, frame in enumerate(given)]
+    elif isinstance(data, list | tuple):
+        owner = MAIN if len(data) == 1 else None
+        frames = [(f"data frame {index}", frame, owner) for index, frame in enumerate(data)]
     else:
-        return [("the data frame", given, MAIN)]
+        return [("the data frame", data, MAIN)]
     if not frames:
         raise ProblemError("there are no data frames; give at least one.")
     return frames

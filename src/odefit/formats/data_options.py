@@ -62,8 +62,8 @@ class DataOptions:
         )
 
 
-def _melt(given: Any) -> Melt:
-    section = table("[data] melt", given)
+def _melt(entry: Any) -> Melt:
+    section = table("[data] melt", entry)
     check_keys("[data] melt", section, ("into", "value"))
     for key in ("into", "value"):
         if key not in section:

@@ -119,10 +119,10 @@ def _spread(
 
     def spread(kind: str) -> Array:
         row = sheet.numbers(kind) if kind in layout.spreads else np.full(m, np.nan)
-        own = [f"{name}.{kind}" for name in layout.values]
-        if not any(name in sheet for name in own):
+        titles = [f"{name}.{kind}" for name in layout.values]
+        if not any(name in sheet for name in titles):
             return np.repeat(row, k)
-        return np.stack([sheet.numbers(name) if name in sheet else row for name in own], axis=1).ravel()
+        return np.stack([sheet.numbers(name) if name in sheet else row for name in titles], axis=1).ravel()
 
     groups = {name: repeated(_group(sheet, name)) for name in layout.groups}
     experiments = None if experiment is None else np.full(m, experiment, dtype=object)

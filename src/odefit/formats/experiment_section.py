@@ -36,14 +36,14 @@ def read_experiments(section: Mapping[str, Any], t0: float, model: Model) -> tup
     if isinstance(file, Located):
         del entries["file"]
         entries = merged(_rows(file, model), entries)
-    found = []
+    experiments = []
     for name, entry in entries.items():
         if not isinstance(entry, dict):
             raise ProblemError(
                 f"experiment '{name}' must be a table, not {words_for(entry)}; write {name} = {{ k = 2 }}, or {{}}."
             )
-        found.append(_experiment(name, entry, t0))
-    return tuple(found)
+        experiments.append(_experiment(name, entry, t0))
+    return tuple(experiments)
 
 
 def _experiment(name: str, entry: Mapping[str, Any], t0: float) -> Experiment:

@@ -32,14 +32,14 @@ def _noise(where: str, entry: Any) -> Noise:
     return noise
 
 
-def _sigma(where: str, given: Any) -> float | str:
-    return given if isinstance(given, str) else number(where, given)
+def _sigma(where: str, entry: Any) -> float | str:
+    return entry if isinstance(entry, str) else number(where, entry)
 
 
-def _from_table(where: str, given: dict[str, Any]) -> Noise:
-    check_keys(where, given, (*_KEYS, *_OF_DISTRIBUTIONS))
+def _from_table(where: str, entry: dict[str, Any]) -> Noise:
+    check_keys(where, entry, (*_KEYS, *_OF_DISTRIBUTIONS))
     options: dict[str, Any] = {}
-    for key, value in given.items():
+    for key, value in entry.items():
         if key == "sigma":
             options[key] = _sigma(f"{where} sigma", value)
         elif key == "distribution":

@@ -125,8 +125,8 @@ def _experiments(described: tuple[Experiment, ...], measurements: Measurements, 
     return (*(Experiment(name, (Period(t0),)) for name in named if name not in known), *described)
 
 
-def _texts(where: str, given: Any) -> dict[str, str]:
-    return {normal_form(key): text(f"{where} {key}", value) for key, value in table(where, given).items()}
+def _texts(where: str, section: Any) -> dict[str, str]:
+    return {normal_form(key): text(f"{where} {key}", value) for key, value in table(where, section).items()}
 
 
 def _rules(section: dict[str, Any]) -> tuple[str, ...]:

@@ -91,12 +91,12 @@ def _start(problem: Problem) -> float:
 
 def _parameter(parameter: Parameter) -> Any:
     defaults = {one.name: one.default for one in dataclasses.fields(Parameter)}
-    given = {
+    entry = {
         key: value
         for key, default in defaults.items()
         if key != "name" and (value := getattr(parameter, key)) != default and value == value
     }
-    return parameter.start if list(given) == ["start"] else given
+    return parameter.start if list(entry) == ["start"] else entry
 
 
 def _experiment(experiment: Experiment) -> dict[str, Any]:

@@ -12,7 +12,7 @@ TOP_LEVEL = ("title", "base", "time")
 
 
 def check_keys(
-    where: str, given: Iterable[str], known: Iterable[str], planned: Iterable[str] = (), *, kind: str = "key"
+    where: str, keys: Iterable[str], known: Iterable[str], planned: Iterable[str] = (), *, kind: str = "key"
 ) -> None:
     """Refuse keys that are unknown, or part of the language but not built yet.
 
@@ -24,7 +24,7 @@ def check_keys(
         What a key is called there.
     """
     known, planned = tuple(known), tuple(planned)
-    for key in given:
+    for key in keys:
         if key in planned:
             raise UnsupportedError(f"'{key}' in {where}")
         if key in TOP_LEVEL and key not in known:

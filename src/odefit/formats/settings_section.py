@@ -13,9 +13,9 @@ from odefit.problem import Settings
 _Reader = Callable[[str, Any], Any]
 
 
-def _criterion(where: str, given: Any) -> str:
+def _criterion(where: str, value: Any) -> str:
     """Read the name of a criterion that exists."""
-    return criterion_named(text(where, given)).name
+    return criterion_named(text(where, value)).name
 
 
 SECTIONS: Mapping[str, Mapping[str, tuple[str, _Reader]]] = {

@@ -51,10 +51,10 @@ def read_sheet(
         return f"line {places[row]}"
 
     columns: dict[str, Column] = {}
-    for index, (column, found) in enumerate(zip(names, cells, strict=True)):
+    for index, (column, entries) in enumerate(zip(names, cells, strict=True)):
         if column:
-            columns[column] = found
-        elif any(found.tolist()):
+            columns[column] = entries
+        elif any(entries.tolist()):
             raise ProblemError(
                 f"{name} has a column without a name (number {index + 1}); name it in the first line, or remove it "
                 "(numbers of rows: to_csv(index=False) in pandas, row.names=FALSE in R)."

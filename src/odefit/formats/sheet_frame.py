@@ -39,26 +39,26 @@ def sheet_of_frame(
 
     if not isinstance(frame, pd.DataFrame):
         raise ProblemError(f"{name} is a {type(frame).__name__}; give a pandas DataFrame.")
-    given: Any = frame
-    index = given.index
-    wanted = {*time, *texts}
+    table: Any = frame
+    index = table.index
+    level_names = {*time, *texts}
     levels = [
         label
         for label in index.names
-        if label is not None and label not in given.columns and rename.get(str(label), str(label)) in wanted
+        if label is not None and label not in table.columns and rename.get(str(label), str(label)) in level_names
     ]
     if levels:
-        given = given.reset_index(level=levels)
-    if given.columns.nlevels > 1:
+        table = table.reset_index(level=levels)
+    if table.columns.nlevels > 1:
         raise ProblemError(f"{name} has columns with several levels of names; give them one name each.")
-    names, sources = checked_header(name, [label_of(one).strip() for one in given.columns], rename)
+    names, sources = checked_header(name, [label_of(one).strip() for one in table.columns], rename)
     if "" in names:
         raise ProblemError(f"{name} has a column without a name (number {names.index('') + 1}); name or remove it.")
-    if not len(given):
+    if not len(table):
         raise ProblemError(f"{name} has no rows.")
     columns: dict[str, Column] = {}
     for position, column in enumerate(names):
-        series = given.iloc[:, position]
+        series = table.iloc[:, position]
         columns[column] = _cells(series, column in texts)
 
     def row_name(row: int) -> str:

@@ -68,9 +68,9 @@ def _advice_at_end(text: str, reason: str) -> str:
 def _section_above(text: str, line: int) -> str:
     """Return the name of the section that a line stands in, "" for the top of the file."""
     for above in reversed(text.split("\n")[: line - 1]):
-        found = _SECTION.match(above)
-        if found is not None:
-            return found.group(1)
+        match = _SECTION.match(above)
+        if match is not None:
+            return match.group(1)
     return ""
 
 

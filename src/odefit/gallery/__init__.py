@@ -47,9 +47,9 @@ def load(name: str) -> Problem:
 
 def _files() -> dict[str, Path]:
     """Return the files of the gallery by name."""
-    found = {}
+    files = {}
     for path in _HERE.glob("*/*"):
         folder = path.parent.name
         if path.suffix in _KINDS and not path.stem.startswith("_"):
-            found[folder if path.stem == folder else f"{folder}/{path.stem}"] = path
-    return found
+            files[folder if path.stem == folder else f"{folder}/{path.stem}"] = path
+    return files

@@ -54,9 +54,9 @@ class Auto:
             if (maker := self._makers.get(grid.method)) is None:
                 raise OdefitError(f"a step grid of '{grid.method}' cannot be replayed by 'auto'")
             return maker.solve(model, run, grid=grid, rtol=rtol, atol=atol, order=order, max_steps=max_steps, stop=stop)
-        found = self.explicit(rtol).solve(
+        trajectory = self.explicit(rtol).solve(
             model, run, rtol=rtol, atol=atol, order=order, max_steps=max_steps, stop=stop, detect=True
         )
-        if found.status in self.gives_up:
+        if trajectory.status in self.gives_up:
             return self.stiff.solve(model, run, rtol=rtol, atol=atol, order=order, max_steps=max_steps, stop=stop)
-        return found
+        return trajectory

@@ -164,8 +164,8 @@ def steps_to_take(grid: StepGrid | None, method: str, n_segments: int) -> tuple[
     if grid.method != method:
         raise OdefitError(f"a step grid of '{grid.method}' cannot be replayed by '{method}'")
     if grid.counts.size != n_counters + n_segments:
-        found = grid.counts.size - n_counters
-        raise OdefitError(f"a step grid of {found} segments cannot be replayed in a run of {n_segments}")
+        grid_segments = grid.counts.size - n_counters
+        raise OdefitError(f"a step grid of {grid_segments} segments cannot be replayed in a run of {n_segments}")
     return grid.steps, grid.counts.copy()
 
 

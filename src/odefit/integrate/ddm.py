@@ -404,14 +404,14 @@ class Ddm:
             )  # fmt: skip
 
         algebra = linear_algebra(model) if grid is None or grid.algebra is None else grid.algebra
-        found = integrate(algebra)
-        if found[0] == _REORDER:
+        outcome = integrate(algebra)
+        if outcome[0] == _REORDER:
             algebra = reordered(model, trouble[:-1], trouble[-1])
-            found = integrate(algebra)
-        if found[0] == _REORDER:
+            outcome = integrate(algebra)
+        if outcome[0] == _REORDER:
             algebra = exchanging(model, instead=algebra)
-            found = integrate(algebra)
-        status, t_end, cause, ratio, taken, taken_orders = found
+            outcome = integrate(algebra)
+        status, t_end, cause, ratio, taken, taken_orders = outcome
         if status == _BAD_ORDERS:
             raise OdefitError(f"the orders of a step grid of '{self.name}' do not fit: a step has too few before it")
         if grid is None:

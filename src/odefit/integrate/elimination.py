@@ -129,7 +129,7 @@ def _permutations(n: int, rows: Index, columns: Index, values: Any, shift: float
         ]
     except RuntimeError:  # singular: no numbers to go by
         return _permutations(n, rows, columns, np.ones(rows.size), 2.0 * n)
-    best = min(tried, key=lambda found: found.nnz)
+    best = min(tried, key=lambda factors: factors.nnz)
     return best.perm_r.astype(np.int64), best.perm_c.astype(np.int64)
 
 

@@ -33,8 +33,8 @@ class Kept:
             if key in self._things:
                 self._things.move_to_end(key)
                 return self._things[key]
-            made = make()
-            self._things[key] = made
+            thing = make()
+            self._things[key] = thing
             if len(self._things) > self._most:
                 self._things.popitem(last=False)
-            return made
+            return thing

@@ -39,10 +39,10 @@ class Namespace:
 
 def expression_from_text(text: str, namespace: Namespace) -> SX:
     """Read `text`, a single expression, in a namespace; line ends count as spaces."""
-    found = [token for line in tokens(text) for token in line]
-    if not found:
+    all_tokens = [token for line in tokens(text) for token in line]
+    if not all_tokens:
         raise LanguageError("an expression is needed, but the text is empty")
-    return lower(text, parse(text, found), namespace)
+    return lower(text, parse(text, all_tokens), namespace)
 
 
 def lower(text: str, root: Node, namespace: Namespace) -> SX:

@@ -57,16 +57,16 @@ def read_equations(text: str, time: str = "t") -> Equations:
 
 def _of_kind(text: str, read: Iterable[Statement], kind: str) -> dict[str, Statement]:
     written = {"derivative": "{}' = ...", "initial": "{}(0) = ...", "definition": "{} = ..."}[kind]
-    found: dict[str, Statement] = {}
+    by_name: dict[str, Statement] = {}
     for one in read:
         if one.kind != kind:
             continue
         name = one.name.value
-        if name in found:
+        if name in by_name:
             what = written.format(name)
-            raise error_at(text, one.name, f"'{what}' stands in line {found[name].name.line} already; keep one")
-        found[name] = one
-    return found
+            raise error_at(text, one.name, f"'{what}' stands in line {by_name[name].name.line} already; keep one")
+        by_name[name] = one
+    return by_name
 
 
 def _check_one_meaning(text: str, rhs: _Table, definitions: _Table) -> None:
@@ -95,19 +95,19 @@ def _check_initial_values(text: str, rhs: _Table, definitions: _Table, initial: 
 
 
 def _parameters(text: str, read: Iterable[Statement], time: str, rhs: _Table, definitions: _Table) -> tuple[str, ...]:
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for one in read:
         for node in walk(one.right):
             if not isinstance(node, Name):
                 continue
             name = node.token.value
-            if name in found or name == time or name in rhs or name in definitions or name in CONSTANTS:
+            if name in names or name == time or name in rhs or name in definitions or name in CONSTANTS:
                 continue
             fault = fault_of_value(name, time)
             if fault is not None:
                 raise error_at(text, node.token, fault)
-            found[name] = None
-    return tuple(found)
+            names[name] = None
+    return tuple(names)
 
 
 def _used_names(read: Iterable[Statement]) -> dict[str, list[str]]:
@@ -129,9 +129,9 @@ def _check_acyclic(text: str, definitions: _Table, names: Mapping[str, list[str]
 def _check_initial_dependence(
     text: str, initial: _Table, varying: set[str], names: Mapping[str, list[str]], time: str
 ) -> None:
-    own = _used_names(initial.values())
+    used_names = _used_names(initial.values())
     for name, one in initial.items():
-        chain = path_to(own[name], varying, names)
+        chain = path_to(used_names[name], varying, names)
         if not chain:
             continue
         through = f" through {' -> '.join(chain[:-1])}" if len(chain) > 1 else ""

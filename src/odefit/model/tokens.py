@@ -71,14 +71,14 @@ def tokens(text: str) -> Iterator[list[Token]]:
     """Yield the tokens of each line of `text`."""
     # splitlines, because errors.caret counts lines with it
     for number, line in enumerate(text.splitlines(), start=1):
-        found = []
+        line_tokens = []
         for match in _TOKEN.finditer(line):
             kind = match.lastgroup or "OTHER"
             if kind == "SPACE":
                 continue
             token = Token(kind, match.group(), number, match.start() + 1, match.end() + 1)
-            found.append(_named(text, token) if kind == "NAME" else token)
-        yield found
+            line_tokens.append(_named(text, token) if kind == "NAME" else token)
+        yield line_tokens
 
 
 def _named(text: str, token: Token) -> Token:

@@ -85,9 +85,9 @@ def trace_equations(
     _refuse_foreign({**right_sides, **definitions}, symbols)
 
     symbols |= {name: SX.sym(name) for name in definitions}
-    given = _by_state(_call(initial, "initial", p) if callable(initial) else initial, state_names, "initial")
+    initial_values = _by_state(_call(initial, "initial", p) if callable(initial) else initial, state_names, "initial")
     namespace = Namespace(time, state_names, symbols)
-    starts = {name: _initial_value(value, name, namespace) for name, value in given.items()}
+    starts = {name: _initial_value(value, name, namespace) for name, value in initial_values.items()}
     _refuse_foreign(starts, symbols)
     _refuse_varying(starts, definitions, namespace)
     return Equations(time, state_names, parameter_names, right_sides, starts, definitions, symbols)
@@ -124,15 +124,15 @@ def _by_state(values: object, states: Sequence[str], role: str) -> dict[str, Any
     if not isinstance(values, Mapping):
         raise ModelError(f"{role} has to be a dict from state to value, got {_described(values)}")
     known = set(states)
-    given = {normal_form(name) if isinstance(name, str) else name: value for name, value in values.items()}
-    for name in given:
+    by_name = {normal_form(name) if isinstance(name, str) else name: value for name, value in values.items()}
+    for name in by_name:
         if name not in known:
             hint = nearest(name, states) if isinstance(name, str) else ""
             raise ModelError(f"{role} gives a value for {name!r}, which is not a state{hint}")
-    missing = [name for name in states if name not in given]
+    missing = [name for name in states if name not in by_name]
     if missing:
         raise ModelError(f"{role} gives no value for {', '.join(map(repr, missing[:5]))}; every state needs one")
-    return {name: given[name] for name in states}
+    return {name: by_name[name] for name in states}
 
 
 def _traced_value(value: object, what: str) -> SX:
@@ -156,11 +156,11 @@ def _initial_value(value: object, state: str, namespace: Namespace) -> SX:
 
 def _refuse_foreign(expressions: Mapping[str, SX], symbols: Mapping[str, SX]) -> None:
     """Refuse symbols of another trace; all expressions at once, since a single search costs 20 us."""
-    own = {symbol.element_hash() for symbol in symbols.values()}
-    if all(symbol.element_hash() in own for symbol in symbols_in(ca.vertcat(SX(), *expressions.values()))):
+    hashes = {symbol.element_hash() for symbol in symbols.values()}
+    if all(symbol.element_hash() in hashes for symbol in symbols_in(ca.vertcat(SX(), *expressions.values()))):
         return
     for name, sx in expressions.items():
-        if any(symbol.element_hash() not in own for symbol in symbols_in(sx)):
+        if any(symbol.element_hash() not in hashes for symbol in symbols_in(sx)):
             raise ModelError(f"{name!r} uses an expression that was kept from another model; compute it anew")
 
 

@@ -12,8 +12,8 @@ import platformdirs
 
 def cache_root() -> Path:
     """Return the user's cache folder for odefit (``ODEFIT_CACHE_DIR`` overrides it)."""
-    chosen = os.environ.get("ODEFIT_CACHE_DIR")
-    return Path(chosen) if chosen else Path(platformdirs.user_cache_dir("odefit", appauthor=False))
+    folder = os.environ.get("ODEFIT_CACHE_DIR")
+    return Path(folder) if folder else Path(platformdirs.user_cache_dir("odefit", appauthor=False))
 
 
 @cache

@@ -26,8 +26,8 @@ class Expressions:
     def __init__(self, model: Model, parameters: Iterable[str]) -> None:
         self._model = model
         self._read = Kept(most=_MOST_TEXTS)
-        own = {name: ca.SX.sym(name) for name in parameters if name not in model.symbols}
-        self.own_symbols: Mapping[str, Any] = MappingProxyType(own)
+        symbols = {name: ca.SX.sym(name) for name in parameters if name not in model.symbols}
+        self.own_symbols: Mapping[str, Any] = MappingProxyType(symbols)
 
     def read(self, text: str) -> Any:
         """Return the expression that `text` stands for, as SX."""

@@ -26,12 +26,12 @@ def _left_out() -> Any:
     return None
 
 
-def _numbers(name: str, given: Any) -> npt.NDArray[np.float64]:
+def _numbers(name: str, entries: Any) -> npt.NDArray[np.float64]:
     """Return a copy of a column of numbers; text in it is an error that shows it."""
     try:
-        column = np.array(given, dtype=float)
+        column = np.array(entries, dtype=float)
     except (TypeError, ValueError):
-        for entry in given:
+        for entry in entries:
             try:
                 float(entry)
             except (TypeError, ValueError):
@@ -106,13 +106,13 @@ class Measurements(Value):
         n = len(self.value)
         numbers = {"time": None, "value": None, "sigma": np.nan, "weight": np.nan, "since": np.nan}
         for name, default in numbers.items():
-            given = getattr(self, name)
-            self._set(name, np.full(n, default, dtype=float) if given is None else _numbers(name, given))
+            column = getattr(self, name)
+            self._set(name, np.full(n, default, dtype=float) if column is None else _numbers(name, column))
         for name in ("experiment", "observable"):
             self._set(name, np.array(getattr(self, name), dtype=object))
         for name, default in (("row", np.arange(n)), ("side", np.full(n, -1)), ("censoring", np.zeros(n))):
-            given = getattr(self, name)
-            self._set(name, np.array(default if given is None else given, dtype=np.int64))
+            column = getattr(self, name)
+            self._set(name, np.array(default if column is None else column, dtype=np.int64))
         for name in ("coords", "noise_args", "observable_args", "groups"):
             dtype = object if name == "groups" else None
             columns = {key: _locked(np.array(column, dtype=dtype)) for key, column in getattr(self, name).items()}
@@ -132,10 +132,10 @@ class Measurements(Value):
 
     def _content(self) -> list[Any]:
         """Return all columns as things that can be compared."""
-        own = [getattr(self, one.name) for one in fields(self)]
+        columns = [getattr(self, one.name) for one in fields(self)]
         return [
             {key: _comparable(column) for key, column in one.items()} if isinstance(one, Mapping) else _comparable(one)
-            for one in own
+            for one in columns
         ]
 
     def _check(self, n: int) -> None:
@@ -237,15 +237,15 @@ class Measurements(Value):
             if len(values) != m:
                 raise ProblemError(f"the data column '{name}' has {len(values)} values but there are {m} times.")
 
-        def spread(kind: str, given: Mapping[str, Any] | None) -> Column:
-            for name in given or {}:
+        def spread(kind: str, by_observable: Mapping[str, Any] | None) -> Column:
+            for name in by_observable or {}:
                 if name not in columns:
                     raise ProblemError(
                         f"{kind} is given for '{name}', which is not measured{suggestion(name, columns)}"
                     )
             parts = []
             for name in columns:
-                one = np.atleast_1d(_numbers(f"{name}.{kind}", np.atleast_1d((given or {}).get(name, np.nan))))
+                one = np.atleast_1d(_numbers(f"{name}.{kind}", np.atleast_1d((by_observable or {}).get(name, np.nan))))
                 if one.size not in (1, m):
                     raise ProblemError(f"{kind} of '{name}' has {one.size} entries but there are {m} times.")
                 parts.append(np.broadcast_to(one, m))

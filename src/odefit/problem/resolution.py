@@ -45,10 +45,10 @@ def resolved(
 
 def _with_own(problem: Problem, expressions: list[Any]) -> list[Any]:
     """Put in parameters of the problem's own that are defined by expressions."""
-    own = {p.name: p.expression for p in problem.parameters if p.expression and p.name in problem.own_symbols}
-    symbols = [problem.own_symbols[name] for name in own]
-    values = [problem.expression(text) for text in own.values()]
-    for _ in range(len(own)):  # an expression may use another one; chains are at most this long
+    texts = {p.name: p.expression for p in problem.parameters if p.expression and p.name in problem.own_symbols}
+    symbols = [problem.own_symbols[name] for name in texts]
+    values = [problem.expression(text) for text in texts.values()]
+    for _ in range(len(texts)):  # an expression may use another one; chains are at most this long
         expressions = list(ca.substitute(expressions, symbols, values))
     return expressions
 

@@ -84,8 +84,8 @@ class SlotLayout:
 
     def holding(self, parameters: Sequence[Parameter]) -> Slots:
         """Return the slots of a problem with these parameters."""
-        listed = zip(self.names, self.parameter.tolist(), self.keys, strict=True)
-        slots = tuple(Slot(name, parameters[i], key) for name, i, key in listed)
+        entries = zip(self.names, self.parameter.tolist(), self.keys, strict=True)
+        slots = tuple(Slot(name, parameters[i], key) for name, i, key in entries)
         return Slots(slots, self.by_row, self.of_experiment, self.of_group, self.fitted)
 
 
@@ -100,25 +100,25 @@ def slot_layout(parameters: Sequence[Parameter], experiments: Sequence[Experimen
             continue
         name = parameter.name
         if parameter.per is None:
-            for chosen in of_experiment:
-                chosen[name] = len(slots)
+            for slot_of in of_experiment:
+                slot_of[name] = len(slots)
             slots.append((name, "", place))
         elif parameter.per == "experiment":
-            for experiment, chosen in zip(experiments, of_experiment, strict=True):
+            for experiment, slot_of in zip(experiments, of_experiment, strict=True):
                 if name not in experiment.periods[0].overrides:
-                    chosen[name] = len(slots)
+                    slot_of[name] = len(slots)
                     slots.append((f"{name}[{experiment.name}]", experiment.name, place))
         else:
-            keys, found = _groups(experiments, data, parameter)
+            keys, by_experiment = _groups(experiments, data, parameter)
             index = {key: len(slots) + i for i, key in enumerate(keys)}
             slots.extend((f"{name}[{key}]", key, place) for key in keys)
-            if any(len(values) > 1 for values in found):
+            if any(len(values) > 1 for values in by_experiment):
                 by_row.append(name)
                 of_group[name] = FrozenMapping(index)
             else:
-                for experiment, chosen, values in zip(experiments, of_experiment, found, strict=True):
+                for experiment, slot_of, values in zip(experiments, of_experiment, by_experiment, strict=True):
                     if name not in experiment.periods[0].overrides:
-                        chosen[name] = index[_only(values, experiment.name, parameter)]
+                        slot_of[name] = index[_only(values, experiment.name, parameter)]
     shared = {i for i, (_, _, place) in enumerate(slots) if parameters[place].per is None}
     fitted = _fitted(experiments, data, of_experiment, shared)
     fitted |= {i for index in of_group.values() for i in index.values()}
@@ -139,9 +139,9 @@ def _fitted(
     """Return the slots that are `shared` by all experiments, or belong to one with fitted data."""
     measured = set(data.experiment[data.used].tolist())
     result: set[int] = set()
-    for experiment, chosen in zip(experiments, of_experiment, strict=True):
+    for experiment, slot_of in zip(experiments, of_experiment, strict=True):
         has_data = experiment.use == "fit" and experiment.name in measured
-        result.update(slot for slot in chosen.values() if has_data or slot in shared)
+        result.update(slot for slot in slot_of.values() if has_data or slot in shared)
     return result
 
 
@@ -162,10 +162,10 @@ def _groups(
         )
     names = data.experiment[used]
     values = column[used]
-    found: list[list[str]] = []
+    by_experiment: list[list[str]] = []
     for experiment in experiments:
-        found.append(list(dict.fromkeys(values[names == experiment.name].tolist())))
-    return list(dict.fromkeys(values.tolist())), found
+        by_experiment.append(list(dict.fromkeys(values[names == experiment.name].tolist())))
+    return list(dict.fromkeys(values.tolist())), by_experiment
 
 
 def _only(values: list[str], experiment: str, parameter: Parameter) -> str:
