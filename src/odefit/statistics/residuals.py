@@ -67,7 +67,7 @@ def residual_series(plan: Plan, point: Point) -> Residuals:
     experiment = np.concatenate([np.full(o.value.size, o.experiment) for o in observations])
     observable = np.concatenate([o.observable for o in observations])
     time = np.concatenate([o.times[o.at] for o in observations])
-    weighted = np.concatenate([o.root_weight * o.value for o in observations])
+    weighted = np.concatenate([o.weighted for o in observations])
     roots = np.concatenate([o.root_weight for o in observations])
     random = np.ones(data.n_data, dtype=bool)
     random[exact_rows(plan)] = False

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from odefit.native.stop import StopFlag, raise_on_interrupt
 from odefit.problem import Problem
 from odefit.solve import Failed, SolverResult, SolverStatus
 from odefit.statistics import (
@@ -264,9 +265,11 @@ class FitResult:
         problem = self.problem
         if not any(e.use == "validate" for e in problem.experiments) or not math.isfinite(self.objective):
             return {}
-        scored = SingleShooting(problem.at(self.estimates), use="validate")
+        stop = StopFlag()
+        scored = SingleShooting(problem.at(self.estimates), stop, use="validate")
         x = scored.compiled.theta_start
-        scored.refresh(x)
+        with raise_on_interrupt(stop):
+            scored.refresh(x)
         point = scored.evaluate(x, 0)
         result, first = {}, 0
         for observation in scored.observations:

@@ -54,6 +54,12 @@ class Observation:
     row_slots: Indices
     source: Indices
 
+    @cached_property
+    def weighted(self) -> Array:
+        """The data times their root weights; infinite where that is too large for a number."""
+        with np.errstate(over="ignore"):
+            return self.root_weight * self.value
+
 
 @dataclass(frozen=True, eq=False)
 class Observations:
@@ -116,7 +122,7 @@ def until(data: Observations, horizons: Sequence[float]) -> Observations:
     mask = np.concatenate(masks)
     is_heavy = np.zeros(mask.size, dtype=bool)
     is_heavy[data.heavy] = True
-    weighted = [(o.root_weight * o.value) for o in data.of_experiment]
+    weighted = [o.weighted for o in data.of_experiment]
     roots = np.concatenate([o.root_weight for o in data.of_experiment])
     heavy = mask[data.heavy]
     exact = data.exact[mask[data.exact]]
@@ -145,8 +151,8 @@ def _gathered(problem: Problem, use: str) -> Observations:
     order = np.argsort(-relative, kind="stable")
     heavy, relative = heavy[order], relative[order]
     with np.errstate(over="ignore"):  # too large for a number: then so is the objective, and says so
-        squares = sum(float(np.square((o.root_weight * o.value)[~is_heavy[o.source]]).sum()) for o in observed)
-        weighted = np.concatenate([np.abs(o.root_weight * o.value) for o in observed]) if observed else np.empty(0)
+        squares = sum(float(np.square(o.weighted[~is_heavy[o.source]]).sum()) for o in observed)
+        weighted = np.concatenate([np.abs(o.weighted) for o in observed]) if observed else np.empty(0)
         exact = source[np.isinf(roots[source])]
         exact_norm = float(np.linalg.norm(ordinary[exact] * problem.measurements.value[exact]))
     return Observations(
