@@ -60,7 +60,8 @@ class Uncertainty:
     @cached_property
     def _values(self) -> Array:
         """The weighted residuals of what is random, in no order that matters."""
-        return np.delete(self._point.differences[: self.plan.n_data], exact_rows(self.plan))
+        differences = self._point.differences[: self.plan.n_data]
+        return np.delete(differences, exact_rows(self.plan)) if self.plan.data.heavy.size else differences
 
     @property
     def _linear(self) -> LinearModel:
