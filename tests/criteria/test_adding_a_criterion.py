@@ -14,7 +14,7 @@ from odefit.gallery import path_of
 
 
 class PseudoHuber(SumOfSquares):
-    """Per datum: loss 1 - sqrt(1 + z^2), quadratic near zero, linear far from it, so that outliers count less."""
+    """Per datum: loss sqrt(1 + z^2) - 1, quadratic near zero, linear far from it, so that outliers count less."""
 
     name = "pseudo-huber"
     words = "sum of pseudo-Huber losses"
@@ -22,7 +22,7 @@ class PseudoHuber(SumOfSquares):
 
     def assess(self, differences, half_square, jacobian):
         root = np.sqrt(1.0 + differences**2)
-        slope = root**-0.5  # its square lies between 1/root, of Gauss and Newton, and the second derivative 1/root^3
+        slope = root**-0.5  # its square, 1/root, is never below the second derivative, 1/root^3
         return Rows(float(np.sum(root - 1.0)), differences / root / slope, slope)
 
 

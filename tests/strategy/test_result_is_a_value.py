@@ -42,11 +42,11 @@ def test_copies_say_the_same(result, copied):
     np.testing.assert_array_equal(again.solution.x, result.solution.x)
 
 
-def test_a_copied_problem_gives_the_same_fit(result):
-    again = of.fit(copy.deepcopy(result.problem), method=result.method)
-    if result.multistart is None:
-        np.testing.assert_array_equal(again.solution.x, result.solution.x)
-        assert again.solution.trace == result.solution.trace
+@pytest.mark.parametrize("copied", COPIES.values(), ids=COPIES)
+def test_a_copied_problem_gives_the_same_fit(result, copied):
+    fit, again = (of.fit(problem, method=result.method) for problem in (result.problem, copied(result.problem)))
+    np.testing.assert_array_equal(again.solution.x, fit.solution.x)
+    assert again.solution.trace == fit.solution.trace
 
 
 @pytest.mark.parametrize("method", ["single", "incremental", "incremental-dense"])
