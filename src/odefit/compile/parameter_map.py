@@ -12,16 +12,53 @@ later.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from odefit.compile.scales import natural_value
 from odefit.native.calls import call_model, call_second
 from odefit.native.kernel import kernel
+from odefit.native.records import Floats, Integers, Unsigned
+
+
+class Unknowns(NamedTuple):
+    """From theta to the slots: scale and natural bounds of each entry and its slot; values of all slots, for fixed ones."""
+
+    scale_codes: Integers
+    lower: Floats
+    upper: Floats
+    free: Integers
+    values: Floats
+
+
+class Mapping(NamedTuple):
+    """One experiment's map.
+
+    Attributes
+    ----------
+    value, jacobian, second, row_ptr, col
+        Addresses of the map, its Jacobian by q and its second derivative; CSR pattern.
+    gather, constants
+        Which slots are its inputs q, and the experiment's numbers.
+    column
+        For each entry of q its column among the seeds (-1: none).
+    """
+
+    value: int
+    jacobian: int
+    second: int
+    row_ptr: Integers
+    col: Unsigned
+    gather: Integers
+    constants: Floats
+    column: Integers
 
 
 @kernel(inline=True)
-def fill_slots(theta, codes, lower, upper, free, values, slots, slopes, bends):
-    """Fill the natural values of all slots and their derivatives by theta; fixed slots keep their `values`."""
+def fill_slots(unknowns, theta, slots, slopes, bends):
+    """Fill the natural values of all slots and their derivatives by theta; fixed slots keep their values."""
+    codes, lower, upper, free, values = unknowns
     for i in range(values.size):
         slots[i], slopes[i], bends[i] = values[i], 0.0, 0.0
     for i in range(theta.size):
@@ -29,117 +66,95 @@ def fill_slots(theta, codes, lower, upper, free, values, slots, slopes, bends):
 
 
 @kernel(inline=True)
-def _scatter(row_ptr, col, nonzeros, column, slope, n_parameters, dp, dy0):
+def _scatter(mapping, nonzeros, slope, n_parameters, n_columns, dp, dy0):
     """Turn derivatives by q into derivatives by the experiment's thetas."""
-    for c in range(dp.shape[1]):
-        for i in range(dp.shape[0]):
-            dp[i, c] = 0.0
-        for i in range(dy0.shape[0]):
-            dy0[i, c] = 0.0
-    for i in range(row_ptr.size - 1):
-        for e in range(row_ptr[i], row_ptr[i + 1]):
-            c = column[col[e]]
+    for i in range(dp.size):
+        dp[i] = 0.0
+    for i in range(dy0.size):
+        dy0[i] = 0.0
+    for i in range(mapping.row_ptr.size - 1):
+        for e in range(mapping.row_ptr[i], mapping.row_ptr[i + 1]):
+            c = mapping.column[mapping.col[e]]
             if c >= 0:
                 if i < n_parameters:
-                    dp[i, c] += nonzeros[e] * slope[col[e]]
+                    dp[i * n_columns + c] += nonzeros[e] * slope[mapping.col[e]]
                 else:
-                    dy0[i - n_parameters, c] += nonzeros[e] * slope[col[e]]
+                    dy0[(i - n_parameters) * n_columns + c] += nonzeros[e] * slope[mapping.col[e]]
 
 
 @kernel(inline=True, allocating=True)
-def _second_seeds(second, t0, q, constants, row_ptr, col, nonzeros, column, slope, bend, n_parameters, d2p, d2y0):
+def _second_seeds(mapping, t0, q, nonzeros, slope, bend, n_parameters, d2p, d2y0):
     """Fill d2(p, y0)[a, b] = D2P[v_a, v_b] + (a = b) dP/dq_a d2q_a/dtheta_a^2, with v_a = e_a dq_a/dtheta_a."""
-    n_q, n_out = q.size, row_ptr.size - 1
-    nothing = np.empty(0)
-    out = np.empty(n_out)
+    n_q, n_out = q.size, mapping.row_ptr.size - 1
+    nothing, out = np.empty(0), np.empty(n_out)
     v, w = np.zeros(n_q), np.zeros(n_q)
     n_columns = 0
     position = np.empty(n_q, dtype=np.int64)
     for j in range(n_q):
-        if column[j] >= 0:
-            position[column[j]] = j
+        if mapping.column[j] >= 0:
+            position[mapping.column[j]] = j
             n_columns += 1
-    pair = 0
+    pair, n_pairs = 0, n_columns * (n_columns + 1) // 2
     for a in range(n_columns):
         ja = position[a]
         v[ja] = slope[ja]
         for b in range(a, n_columns):
             jb = position[b]
             w[jb] = slope[jb]
-            call_second(second, t0, q, 0, constants, nothing, v, w, out, 0)
+            call_second(mapping.second, t0, q, 0, mapping.constants, nothing, v, w, out, 0)
             w[jb] = 0.0
             for i in range(n_out):
-                for e in range(row_ptr[i], row_ptr[i + 1]):
-                    if a == b and col[e] == ja:
+                for e in range(mapping.row_ptr[i], mapping.row_ptr[i + 1]):
+                    if a == b and mapping.col[e] == ja:
                         out[i] += nonzeros[e] * bend[ja]
                 if i < n_parameters:
-                    d2p[i, pair] = out[i]
+                    d2p[i * n_pairs + pair] = out[i]
                 else:
-                    d2y0[i - n_parameters, pair] = out[i]
+                    d2y0[(i - n_parameters) * n_pairs + pair] = out[i]
             pair += 1
         v[ja] = 0.0
 
 
-@kernel
-def map_slots(
-    functions, row_ptr, col, t0, slots, slopes, bends, gather, constants, column, order, p, y0, dp, dy0, d2p, d2y0
-):
+@kernel(inline=True, allocating=True)
+def map_slots(mapping, t0, slots, n_columns, order, seeds):
     """Evaluate one experiment's map.
 
     Parameters
     ----------
-    functions, row_ptr, col
-        Addresses of the map, its Jacobian by q and its second derivative; CSR pattern.
-    slots, slopes, bends, gather
-        Natural values of all slots with their derivatives by theta, and which of them are the map's inputs q.
-    constants
-        The experiment's numbers.
-    column
-        For each entry of q its column among the experiment's thetas (-1: none).
-    p, y0, dp, dy0, d2p, d2y0
-        Filled: see `Seeds`; pairs are numbered (0,0), (0,1), ..., (1,1), ...
+    slots
+        Natural values of all slots, with first and second derivatives by theta.
+    n_columns
+        Of the seeds.
+    seeds
+        p, y0, dp, dy0, d2p, d2y0, all flat, to be filled: see `Seeds`; pairs are numbered (0,0), (0,1), ..., (1,1), ...
     """
-    n_parameters, n_states = p.size, y0.size
-    n_q = gather.size
-    q, slope, bend = np.empty(n_q), np.empty(n_q), np.empty(n_q)
+    p, y0, dp, dy0, d2p, d2y0 = seeds
+    n_parameters, n_states, n_q = p.size, y0.size, mapping.gather.size
+    pool = np.empty(3 * n_q + n_parameters + n_states + mapping.col.size)
+    q, slope, bend = pool[:n_q], pool[n_q : 2 * n_q], pool[2 * n_q : 3 * n_q]
+    out, nonzeros = pool[3 * n_q : 3 * n_q + n_parameters + n_states], pool[3 * n_q + n_parameters + n_states :]
     for j in range(n_q):
-        q[j], slope[j], bend[j] = slots[gather[j]], slopes[gather[j]], bends[gather[j]]
-    out = np.empty(n_parameters + n_states)
-    nothing = np.empty(0)
-    call_model(functions[0], t0, q, 0, constants, nothing, out, 0)
+        at = mapping.gather[j]
+        q[j], slope[j], bend[j] = slots[0][at], slots[1][at], slots[2][at]
+    nothing = pool[:0]
+    call_model(mapping.value, t0, q, 0, mapping.constants, nothing, out, 0)
     for i in range(n_parameters):
         p[i] = out[i]
     for i in range(n_states):
         y0[i] = out[n_parameters + i]
     if order >= 1:
-        nonzeros = np.empty(col.size)
-        call_model(functions[1], t0, q, 0, constants, nothing, nonzeros, 0)
-        _scatter(row_ptr, col, nonzeros, column, slope, n_parameters, dp, dy0)
+        call_model(mapping.jacobian, t0, q, 0, mapping.constants, nothing, nonzeros, 0)
+        _scatter(mapping, nonzeros, slope, n_parameters, n_columns, dp, dy0)
         if order == 2:
-            _second_seeds(
-                functions[2], t0, q, constants, row_ptr, col, nonzeros, column, slope, bend, n_parameters, d2p, d2y0
-            )
+            _second_seeds(mapping, t0, q, nonzeros, slope, bend, n_parameters, d2p, d2y0)
 
 
 @kernel
-def map_parameters(
-    functions, row_ptr, col, t0, theta, codes, lower, upper, free, values, gather, constants, column, order,
-    p, y0, dp, dy0, d2p, d2y0,
-):  # fmt: skip
-    """Evaluate one experiment's map at `theta`.
-
-    Parameters
-    ----------
-    theta, codes, lower, upper, free
-        The solver's vector, scale and bounds of each entry, and its position among the slots.
-    values
-        Natural values of all slots, of which the fixed ones are used.
-
-    The others are those of `map_slots`.
-    """
-    n = values.size
-    slots, slopes, bends = np.empty(n), np.empty(n), np.empty(n)
-    fill_slots(theta, codes, lower, upper, free, values, slots, slopes, bends)
-    map_slots(
-        functions, row_ptr, col, t0, slots, slopes, bends, gather, constants, column, order, p, y0, dp, dy0, d2p, d2y0
-    )
+def map_parameters(mapping, unknowns, t0, theta, order, seeds):
+    """Evaluate one experiment's map at `theta`, to the matrices `seeds`."""
+    p, y0, dp, dy0, d2p, d2y0 = seeds
+    n = unknowns.values.size
+    slots = np.empty(n), np.empty(n), np.empty(n)
+    fill_slots(unknowns, theta, slots[0], slots[1], slots[2])
+    flat = p, y0, dp.reshape(dp.size), dy0.reshape(dy0.size), d2p.reshape(d2p.size), d2y0.reshape(d2y0.size)
+    map_slots(mapping, t0, slots, dp.shape[1], order, flat)

@@ -15,9 +15,9 @@ import numpy.typing as npt
 from odefit.compile.conditions import Variant
 from odefit.compile.functions import NativeFunction
 from odefit.compile.native_problem import CompiledModel
-from odefit.compile.parameter_map import map_parameters
+from odefit.compile.parameter_map import Unknowns, map_parameters
 from odefit.compile.scales import natural_values, scaled_array
-from odefit.compile.structure import CompiledStructure, ExperimentMap, compiled_structure
+from odefit.compile.structure import CompiledStructure, compiled_structure
 from odefit.problem import Problem
 
 Vector = npt.NDArray[np.float64]
@@ -119,10 +119,6 @@ class CompiledProblem:
         """Return what experiment `e` changes in the model, symbolically."""
         return self.structure.variant(e)
 
-    def map_of(self, e: int) -> ExperimentMap:
-        """Return the map of experiment `e`, for kernels."""
-        return self.structure.map_of(e)
-
     @property
     def columns(self) -> tuple[Indices, ...]:
         """For each experiment the indices of the thetas it depends on: the columns of its seeds."""
@@ -169,11 +165,19 @@ class CompiledProblem:
 
     def parameters(self, theta: Vector, e: int, order: int = 0) -> Seeds:
         """Return what experiment number `e` runs with at `theta`, with derivatives up to `order`."""
-        return self._evaluate_map(theta, e, order, self.structure.column_of_input[e], self.columns[e].size)
+        return self._evaluate_map(theta, e, order, None, self.columns[e].size)
 
-    def _evaluate_map(self, theta: Vector, e: int, order: int, column: npt.NDArray[np.int64], n_columns: int) -> Seeds:
-        model = self.model(e)
-        function, gather, constants, _ = self.map_of(e)
+    @cached_property
+    def unknowns(self) -> Unknowns:
+        """How the slots come from theta, for kernels."""
+        return Unknowns(self.scale_codes, self.lower, self.upper, self.free, self.slot_start)
+
+    def _evaluate_map(self, theta: Vector, e: int, order: int, column: Indices | None, n_columns: int) -> Seeds:
+        model, mapping = self.model(e), self.structure.mappings[e]
+        if column is not None:
+            mapping = mapping._replace(column=column)
+        if order == 2:
+            mapping = mapping._replace(second=self.structure.map_function(e).second)
         n_p, n = model.n_parameters, model.n_states
         k = n_columns if order else 0
         p, y0 = np.empty(n_p), np.empty(n)
@@ -182,9 +186,6 @@ class CompiledProblem:
             d2p, d2y0 = np.empty((n_p, k * (k + 1) // 2)), np.empty((n, k * (k + 1) // 2))
         else:
             d2p, d2y0 = model.no_pairs
-        map_parameters(
-            (function.value, function.jacobian, function.second if order == 2 else 0), function.row_ptr, function.col,
-            self.structure.experiment_starts[e], theta, self.scale_codes, self.lower, self.upper, self.free,
-            self.slot_start, gather, constants, column, order, p, y0, dp, dy0, d2p, d2y0,
-        )  # fmt: skip
-        return Seeds(p, y0, dp, dy0, d2p, d2y0)
+        seeds = Seeds(p, y0, dp, dy0, d2p, d2y0)
+        map_parameters(mapping, self.unknowns, self.structure.experiment_starts[e], theta, order, seeds)
+        return seeds

@@ -7,7 +7,6 @@ fit among a thousand brings three arrays of numbers (`CompiledProblem`) and find
 from __future__ import annotations
 
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,21 +14,13 @@ import numpy.typing as npt
 from odefit.compile.conditions import Variant, constants_of, formal_parameters
 from odefit.compile.functions import NativeFunction
 from odefit.compile.native_problem import CompiledModel, NativeProblem, native_problem
+from odefit.compile.parameter_map import Mapping
 from odefit.compile.penalties import penalty_constants
 from odefit.compile.scales import CODES, LINEAR
 from odefit.problem import Problem
 
 Vector = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
-
-
-class ExperimentMap(NamedTuple):
-    """How the parameters and initial state of an experiment come from q; see `odefit.compile.parameter_map`."""
-
-    function: NativeFunction
-    gather: Indices
-    constants: Vector
-    column: Indices
 
 
 class CompiledStructure:
@@ -102,11 +93,23 @@ class CompiledStructure:
         """Return what experiment `e` changes in the model, symbolically."""
         return self._native.variants[self._native.variant_of[e]].symbolic
 
-    def map_of(self, e: int) -> ExperimentMap:
-        """Return the map of experiment `e`, for kernels."""
-        return ExperimentMap(self._map(e), self.gather[e], self.constants[e], self.column_of_input[e])
+    @cached_property
+    def mappings(self) -> tuple[Mapping, ...]:
+        """The map of each experiment, for kernels; without second derivatives."""
+        result = []
+        for e, (gather, constants, column) in enumerate(
+            zip(self.gather, self.constants, self.column_of_input, strict=True)
+        ):
+            function = self.map_function(e)
+            result.append(
+                Mapping(
+                    function.value, function.jacobian, 0, function.row_ptr, function.col, gather, constants, column
+                )
+            )
+        return tuple(result)
 
-    def _map(self, e: int) -> NativeFunction:
+    def map_function(self, e: int) -> NativeFunction:
+        """Return the map of experiment `e` with its derivatives."""
         return self._native.maps[self._native.map_of[e]]
 
     @cached_property
@@ -116,20 +119,29 @@ class CompiledStructure:
 
     @cached_property
     def columns(self) -> tuple[Indices, ...]:
-        """Indices of the thetas that each experiment's states or observables depend on."""
+        """Indices of the thetas that each experiment's states or observables depend on; those of the states first."""
         result = []
-        for e, gather in enumerate(self.gather):
-            thetas = self.theta_of_q[gather[self._inputs_that_matter(e)]]
-            result.append(np.unique(thetas[thetas >= 0]))
+        for e in range(len(self.gather)):
+            moving, every = self._thetas(e, observables=False), self._thetas(e, observables=True)
+            result.append(np.concatenate([moving, np.setdiff1d(every, moving)]))
         return tuple(result)
 
-    def _inputs_that_matter(self, e: int) -> Indices:
-        """Return the inputs of an experiment's map that reach its initial state, right-hand side or observables."""
-        function, model = self._map(e), self.model(e)
+    @cached_property
+    def n_directions(self) -> tuple[int, ...]:
+        """How many of these, the first ones, reach the states of each experiment."""
+        return tuple(self._thetas(e, observables=False).size for e in range(len(self.gather)))
+
+    def _thetas(self, e: int, *, observables: bool) -> Indices:
+        thetas = self.theta_of_q[self.gather[e][self._inputs_that_matter(e, observables=observables)]]
+        return np.unique(thetas[thetas >= 0])
+
+    def _inputs_that_matter(self, e: int, *, observables: bool = True) -> Indices:
+        """Return the inputs of an experiment's map that reach its initial state, right-hand side or `observables`."""
+        function, model = self.map_function(e), self.model(e)
         n, n_p = model.n_states, model.n_parameters
         used = np.zeros(n_p + n, dtype=bool)
         used[n_p:] = True
-        for other in (model.rhs, self.observe(e)):
+        for other in (model.rhs, self.observe(e)) if observables else (model.rhs,):
             col = other.col.astype(np.int64)
             used[col[(col >= n) & (col < n + n_p)] - n] = True
         entries = np.repeat(used, np.diff(function.row_ptr))

@@ -9,15 +9,16 @@ made it.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
-from odefit.integrate.contract import Integrator, Run, Status, StepGrid, Trajectory
+from odefit.integrate.contract import Run, StepGrid, Trajectory
 from odefit.integrate.ddm import Ddm
 from odefit.integrate.dop853 import Dop853
 from odefit.integrate.dopri5 import Dopri5
-from odefit.integrate.explicit import ExplicitRungeKutta
+from odefit.integrate.explicit import DETECT
+from odefit.integrate.selection import Candidate
+from odefit.integrate.single_method import SingleMethod
+from odefit.integrate.solving import solve_run
 from odefit.native.stop import StopFlag
 
 _TIGHT = 1e-8  # rtol
@@ -28,14 +29,18 @@ class Auto:
     """Begins explicitly and changes to `ddm` where the model is stiff; `Trajectory.grid.method` says which it was."""
 
     name = "auto"
-    stiff = _STIFF_METHOD
-    gives_up = (Status.STIFF, Status.TOO_MANY_STEPS)
-    _makers: ClassVar[dict[str, Integrator]] = {one.name: one for one in (_LOOSE_METHOD, _TIGHT_METHOD, _STIFF_METHOD)}
 
-    @staticmethod
-    def explicit(rtol: float) -> ExplicitRungeKutta:
-        """Return the method to begin with."""
-        return _TIGHT_METHOD if rtol <= _TIGHT else _LOOSE_METHOD
+    def candidates(self, rtol: float) -> tuple[Candidate, ...]:
+        """See `Integrator.candidates`."""
+        explicit = _TIGHT_METHOD if rtol <= _TIGHT else _LOOSE_METHOD
+        return Candidate(explicit, DETECT), Candidate(_STIFF_METHOD, 0)
+
+    def maker(self, method: str) -> SingleMethod:
+        """See `Integrator.maker`."""
+        for one in (_LOOSE_METHOD, _TIGHT_METHOD, _STIFF_METHOD):
+            if one.name == method:
+                return one
+        raise OdefitError(f"a step grid of '{method}' cannot be replayed by 'auto'")
 
     def solve(
         self,
@@ -50,13 +55,4 @@ class Auto:
         stop: StopFlag | None = None,
     ) -> Trajectory:
         """See `Integrator.solve`."""
-        if grid is not None:
-            if (maker := self._makers.get(grid.method)) is None:
-                raise OdefitError(f"a step grid of '{grid.method}' cannot be replayed by 'auto'")
-            return maker.solve(model, run, grid=grid, rtol=rtol, atol=atol, order=order, max_steps=max_steps, stop=stop)
-        trajectory = self.explicit(rtol).solve(
-            model, run, rtol=rtol, atol=atol, order=order, max_steps=max_steps, stop=stop, detect=True
-        )
-        if trajectory.status in self.gives_up:
-            return self.stiff.solve(model, run, rtol=rtol, atol=atol, order=order, max_steps=max_steps, stop=stop)
-        return trajectory
+        return solve_run(self, model, run, grid, rtol, atol, order, max_steps, stop)

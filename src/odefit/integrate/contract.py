@@ -8,14 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import CompiledModel, Seeds
-from odefit.errors import OdefitError
 from odefit.native.stop import StopFlag
+
+if TYPE_CHECKING:
+    from odefit.integrate.selection import Candidate
+    from odefit.integrate.single_method import SingleMethod
 
 Array = npt.NDArray[np.float64]
 
@@ -32,6 +35,7 @@ class Status(IntEnum):
     NONFINITE_DERIVATIVE = 6
     NOT_SOLVED = 7
     STIFF = 8
+    REORDER = 9
 
     @property
     def sentence(self) -> str:
@@ -67,6 +71,7 @@ _SENTENCES = {
         "other parameters do not fit"
     ),
     Status.STIFF: "the model was recognised as stiff at t = {t}",
+    Status.REORDER: "the equations of the step behind t = {t} need another order of elimination",
 }
 
 
@@ -156,20 +161,7 @@ class StepGrid(NamedTuple):
         return tuple(np.split(self.steps, np.cumsum(self.counts[len(Counters._fields) :])[:-1]))
 
 
-def steps_to_take(grid: StepGrid | None, method: str, n_segments: int) -> tuple[Array, npt.NDArray[np.int64]]:
-    """Return the steps of a grid that `method` is to take again and a copy of its counts; none without a grid."""
-    n_counters = len(Counters._fields)
-    if grid is None:
-        return _NO_STEPS, np.zeros(n_counters + n_segments, np.int64)
-    if grid.method != method:
-        raise OdefitError(f"a step grid of '{grid.method}' cannot be replayed by '{method}'")
-    if grid.counts.size != n_counters + n_segments:
-        grid_segments = grid.counts.size - n_counters
-        raise OdefitError(f"a step grid of {grid_segments} segments cannot be replayed in a run of {n_segments}")
-    return grid.steps, grid.counts.copy()
-
-
-_NO_STEPS = _NO_INPUTS = np.empty(0)
+_NO_INPUTS = np.empty(0)
 
 
 class Counters(NamedTuple):
@@ -233,9 +225,20 @@ def ending(status: Status, t_end: float, cause: int, model: CompiledModel) -> st
 
 
 class Integrator(Protocol):
-    """A method for initial value problems.  Instances hold no state and may be shared by threads."""
+    """A method for initial value problems, or a choice of some.  Instances hold no state and may be shared by threads."""
 
-    name: str
+    @property
+    def name(self) -> str:
+        """What problem files call it."""
+        ...
+
+    def candidates(self, rtol: float) -> tuple[Candidate, ...]:
+        """Return who may integrate at this tolerance, in the order in which they are tried."""
+        ...
+
+    def maker(self, method: str) -> SingleMethod:
+        """Return who made a step grid of this method; another one refuses it."""
+        ...
 
     def solve(
         self,

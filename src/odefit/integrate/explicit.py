@@ -1,4 +1,4 @@
-"""Explicit Runge-Kutta methods with sensitivities: the loop over steps, the same for every method.
+"""Explicit Runge-Kutta methods with sensitivities: what a step is, the same for every method.
 
 With z = (y, p) the directions solve the variational equations
 
@@ -11,38 +11,43 @@ same method applied to the variational equations, at the stage states.  So S is 
 extension is linear in the stages and keeps this.  Step control looks at the states alone, and the
 sensitivities of a step are computed only once it is accepted.
 
-A method is a `Scheme`: its coefficients written out as small kernels.  `explicit_kernel` compiles the loop
-with them, one kernel a method.
+A method is a `Tableau` of coefficients.  `scheme_of` writes them out as the small kernels of a `Scheme`, and
+`explicit_method` makes of these the steps of a `Method`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from odefit.compile import CompiledModel
-from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Trajectory, steps_to_take
-from odefit.integrate.directions import add_second, in_blocks, slopes_of, write_directions, write_start
-from odefit.integrate.stepping import append_step, fill_nan, first_nonfinite, initial_step
+from odefit.integrate.contract import Array, Status
+from odefit.integrate.directions import add_second, n_blocks, put_in_blocks, slopes_of
+from odefit.integrate.stepping import RHS, JACOBIAN, SECOND, cut, first_nonfinite, initial_step, nonfinite_in
+from odefit.integrate.single_method import SingleMethod
+from odefit.integrate.time_loop import NOT_FINITE, SOLVED, Method, time_loop
 from odefit.native.calls import call_model
-from odefit.native.kernel import kernel, named
-from odefit.native.stop import StopFlag
+from odefit.native.kernel import kernel
 
-_OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _NONFINITE_DERIVATIVE = map(int, tuple(Status)[:7])
+_OK, _NONFINITE_START, _NONFINITE_DERIVATIVE, _STIFF = (
+    int(one) for one in (Status.OK, Status.NONFINITE_START, Status.NONFINITE_DERIVATIVE, Status.STIFF)
+)
+DETECT = 1
+"""Bit of `Task.choices`: end with the status "stiff" where many more steps at the limit of stability lie ahead."""
 _SAFETY, _SHRINK_MOST = 0.9, 0.2
-_COUNTERS = len(Counters._fields)
-_SMALLEST_STEP = 1e-290
-_TINY = 4.0 * float(np.finfo(float).eps)
+_STEPS_TO_BELIEVE, _STEPS_TO_FORGET = 15, 6
+_STEPS_WORTH_A_CHANGE = 100  # more steps of this size, for which another method pays
+# places in `Room.memory`
+_LOG_OLD_RATIO, _AFTER_REJECT, _N_STIFF, _N_FREE, _INSIDE = range(5)
 
 
 class Scheme(NamedTuple):
     """An explicit Runge-Kutta method whose last stage is the first one of the next step.
 
-    States and directions share the kernels `stage` and `interpolate`: everywhere `y` and the flat names have one
-    row, `k` and `states` a row a stage.
+    States and directions share the kernels `stage` and `interpolate`: everywhere `y`, `c` and `z` have one row, `k` and
+    `states` a row a stage.  Directions are flat: a row holds all blocks (n, 4), one behind the other.
 
     Attributes
     ----------
@@ -63,10 +68,10 @@ class Scheme(NamedTuple):
         tell it.
     stage(s, y, h, k, n, out, row)
         Set ``out[row, :n] = y + h sum_j a_sj k_j``; at the last stage this is the new value.
-    state_stages(rhs, t, h, y, p, u, n, k, states)
+    state_stages(system, t, h, y, k, states)
         Compute all stages behind the first one, which stands in ``k[0]``.
-    direction_stages(directions, t, h, c_flat, z_flat, z, seeds, p, u, n, states, k_flat, k)
-        The same for first-order sensitivities, at the stages of the states.
+    direction_stages(system, t, h, states, c, z, seeds, k)
+        The same for first-order sensitivities `c`, at the stages of the states; the new ones are left in `z`.
     error(y, states, h, k, n, rtol, atol)
         Return the largest error over tolerance (inf if anything is not finite), and the state it belongs to.
     weights(x, w)
@@ -74,7 +79,8 @@ class Scheme(NamedTuple):
     interpolate(y, h, k, n, w, out, row)
         Evaluate it with these weights.
     extension_stages, extension_direction_stages
-        As `state_stages` and `direction_stages`, for the stages of the continuous extension alone, if there are any.
+        As `state_stages` and `direction_stages`, for the stages of the continuous extension alone; None if there are
+        none.
     """
 
     nodes: Array
@@ -94,9 +100,42 @@ class Scheme(NamedTuple):
     extension_direction_stages: Any = None
 
 
-_STIFF = int(Status.STIFF)
-_STEPS_TO_BELIEVE, _STEPS_TO_FORGET = 15, 6
-_STEPS_WORTH_A_CHANGE = 100  # more steps of this size, for which another method pays
+class Room(NamedTuple):
+    """What an explicit method works with.  Directions are flat: a row holds all blocks (n, 4), one behind the other.
+
+    Attributes
+    ----------
+    y, k, states
+        State at the beginning of a step; slopes and states of the stages, of which the last one of a step is the new one.
+    weights
+        Of the stages in the continuous extension.
+    c, z, slopes, seeds
+        Directions of first order: at the beginning of a step, at a stage, slopes of the stages; seeds of p.
+    c2, z2, slopes2, seeds2, vectors
+        Those of second order, and room for two directions and a second derivative.
+    y_out, s_out, s2_out
+        At an output time.
+    memory
+        Numbers that are remembered from step to step.
+    """
+
+    y: Array
+    k: Array
+    states: Array
+    weights: Array
+    c: Array
+    z: Array
+    slopes: Array
+    seeds: Array
+    c2: Array
+    z2: Array
+    slopes2: Array
+    seeds2: Array
+    vectors: tuple[Array, Array, Array]
+    y_out: Array
+    s_out: Array
+    s2_out: Array
+    memory: Array
 
 
 @kernel(inline=True)
@@ -117,286 +156,256 @@ def shift_stages(current, new, row, k, last, n):
         k[0, i] = k[last, i]
 
 
-def explicit_kernel(name: str, scheme: Scheme) -> Any:
-    """Return the kernel `name` that integrates with `scheme`.
+def _room_maker(n_all: int) -> Any:
+    """Return `Method.make_room` of a method with so many stages."""
 
-    What depends on `n_extension` alone is decided before anything is compiled: a method without such stages
-    does not pay for them.
-    """
-    nodes, n_stages, error_order, beta, grow_most, smallest_ratio, stiff_from = scheme[:7]
-    stage, state_stages, direction_stages, error, fill_weights, interpolate = scheme[7:13]
-    extension_stages, extension_direction_stages = scheme[13:]
-    n_all, last_stage = nodes.size, n_stages - 1
-    n_extension = n_all - n_stages
-    log_smallest_ratio = math.log(smallest_ratio)
-    guess_exponent = 1.0 / error_order
-    exponent = guess_exponent - 0.75 * beta
-
-    @kernel
-    @named(name)
-    def solve(
-        functions, t0, ends, y0, p, u, dy0, dp, d2y0, d2p, times, y_out, s1_out, s2_out,
-        steps, counts, replay, rtol, atol, max_steps, order, detect, stop,
-    ):  # fmt: skip
-        """Integrate from `t0` through all segments.
-
-        Parameters
-        ----------
-        functions
-            Addresses of f, of its derivatives in directions of (y, p), and of its second derivative.
-        ends
-            Ends of the segments; no step crosses one.
-        y0, dy0, d2y0, p, dp, d2p, u
-            Initial state, parameters, inputs, and seeds (see `Run`).
-        times, y_out, s1_out, s2_out
-            Output times, and where to write: a row per time, (m,), (m, n), (m, n, q), (m, n, pairs).
-        steps, counts, replay
-            With `replay` the steps to take again.  `counts` holds, behind room for the numbers of
-            `Counters`, how many steps each segment has; it is filled.
-        detect
-            End with the status "stiff" where many more steps at the limit of stability lie ahead.
-
-        Returns
-        -------
-        status, t, cause, ratio, steps
-            Status code, time reached, state to blame (-1: none), largest error over tolerance, steps taken.
-        """
-        n, n_p = y0.size, p.size
-        q = dy0.shape[1] if order >= 1 else 0
-        m = d2y0.shape[1] if order == 2 else 0
-        rhs, directions, second = functions
-        y = np.empty((1, n))
-        k = np.empty((n_all, n))
-        states = np.empty((n_all, n))  # of the stages; that of the last one of a step is the new state
-        weights = np.empty(n_all)
-        # sensitivities: c1, c2 at the beginning of the step, z1, z2 at a stage, x1, x2 at an output time; the flat
-        # names are the same memory
-        c1, p1 = in_blocks(dy0, q), in_blocks(dp, q)
-        z1, x1, k1 = np.empty(c1.shape), np.empty(c1.shape), np.empty((n_all, c1.shape[0], n, 4))
-        if m > 0:
-            c2, p2 = in_blocks(d2y0, m), in_blocks(d2p, m)
-            z2, x2, k2 = np.empty(c2.shape), np.empty(c2.shape), np.empty((n_all, c2.shape[0], n, 4))
-            v, w, d2 = np.empty(n + n_p), np.empty(n + n_p), np.empty(n)
-        else:  # views of nothing: allocating nothing seven times would cost as much as two steps
-            c2, p2, z2, x2, k2 = c1[:0], p1[:0], z1[:0], x1[:0], k1[:0]
-            v, w, d2 = weights[:0], weights[:0], weights[:0]
-        n1, n2 = c1.size, c2.size
-        c1_flat, c2_flat = c1.reshape(1, n1), c2.reshape(1, n2)
-        z1_flat, z2_flat = z1.reshape(1, n1), z2.reshape(1, n2)
-        x1_flat, x2_flat = x1.reshape(1, n1), x2.reshape(1, n2)
-        k1_flat, k2_flat = k1.reshape(n_all, n1), k2.reshape(n_all, n2)
-
-        status, cause, worst = _OK, -1, -1
-        t, h = t0, 0.0
-        ratio_most, log_old_ratio, factor = 0.0, 0.0, 1.0
-        rejected, attempts, n_taken, n_rhs, n_jac = 0, 0, 0, 0, 0
-        n_stiff, n_free = 0, 0  # steps at the limit of stability, and steps in a row that are not
-        taken = np.empty(steps.size if replay else 64)
-
+    @kernel(inline=True, allocating=True)
+    def make_room(task, elimination, order):
+        n, n_p = task.n, task.n_parameters
+        q = task.n_directions if order >= 1 else 0
+        m = q * (q + 1) // 2 if order == 2 else 0
+        b1, b2 = n_blocks(q), n_blocks(m)
+        n1, n2, n_z = b1 * n * 4, b2 * n * 4, n + n_p if m > 0 else 0
+        states = (2 + 2 * n_all) * n + n_all + 5
+        first, second = (3 + n_all) * n1 + 4 * b1 * n_p, (3 + n_all) * n2 + 4 * b2 * n_p
+        pool = np.empty(states + first + second + 2 * n_z + n)
+        at, y = cut(pool, 0, 1, n)
+        at, k = cut(pool, at, n_all, n)
+        at, stage_states = cut(pool, at, n_all, n)
+        at, y_out = cut(pool, at, 1, n)
+        at, c = cut(pool, at, 1, n1)
+        at, z = cut(pool, at, 1, n1)
+        at, s_out = cut(pool, at, 1, n1)
+        at, slopes = cut(pool, at, n_all, n1)
+        at, c2 = cut(pool, at, 1, n2)
+        at, z2 = cut(pool, at, 1, n2)
+        at, s2_out = cut(pool, at, 1, n2)
+        at, slopes2 = cut(pool, at, n_all, n2)
+        seeds = pool[at : at + 4 * b1 * n_p].reshape(b1, n_p, 4)
+        at += 4 * b1 * n_p
+        seeds2 = pool[at : at + 4 * b2 * n_p].reshape(b2, n_p, 4)
+        at += 4 * b2 * n_p
+        vectors = (pool[at : at + n_z], pool[at + n_z : at + 2 * n_z], pool[at + 2 * n_z : at + 2 * n_z + n])
+        at += 2 * n_z + n
+        weights, memory = pool[at : at + n_all], pool[at + n_all :]
         for i in range(n):
-            y[0, i] = y0[i]
-        next_time = 0
-        if times.size > 0 and times[0] <= t0:
-            for i in range(n):
-                y_out[0, i] = y0[i]
-            write_start(c1, n, q, s1_out)
-            write_start(c2, n, m, s2_out)
-            next_time = 1
-
-        for segment in range(ends.size):
-            t_end = ends[segment]
-            begun = n_taken
-            last_step = n_taken + counts[_COUNTERS + segment] - 1 if replay else -1
-            log_old_ratio = log_smallest_ratio
-            after_reject, last_nonfinite = False, False
-            call_model(rhs, t, y, 0, p, u, k, 0)
-            n_rhs += 1
-            cause = max(first_nonfinite(k, 0, n), first_nonfinite(y, 0, n))
-            if cause >= 0:
-                status = _NONFINITE_START if segment == 0 else _NONFINITE
-                break
-            if q > 0:
-                slopes_of(directions, t, y, 0, p, u, c1, p1, n, k1, 0)
-                n_jac += 1
-            if m > 0:
-                slopes_of(directions, t, y, 0, p, u, c2, p2, n, k2, 0)
-                add_second(second, t, y, 0, p, u, c1, p1, n, q, v, w, d2, k2, 0)
-            if not replay:
-                h = initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, guess_exponent, states)
-                n_rhs += 1
-
-            while True:
-                if replay:
-                    if n_taken > last_step:
-                        break
-                    h = steps[n_taken]
-                    last = n_taken == last_step
-                else:
-                    if t >= t_end:
-                        break
-                    last = t + 1.01 * h >= t_end
-                    if last:
-                        h = t_end - t  # may be as short as rounding: data that close to the start are no failure
-                    elif h <= _TINY * abs(t) or h < _SMALLEST_STEP:
-                        status = _NONFINITE if last_nonfinite else _UNDERFLOW
-                        break
-                    if attempts >= max_steps:
-                        status = _TOO_MANY
-                        break
-                if stop[0] != 0:
-                    status = _STOPPED
-                    break
-                attempts += 1
-
-                state_stages(rhs, t, h, y, p, u, n, k, states)
-                n_rhs += last_stage
-                ratio, worst = error(y, states, h, k, n, rtol, atol)
-                t_new = t_end if last else t + h
-                inside = False  # whether there is output between the ends of the step
-                if n_extension > 0 and next_time < times.size and times[next_time] < t_new and (replay or ratio <= 1.0):
-                    inside = True
-                    extension_stages(rhs, t, h, y, p, u, n, k, states)
-                    n_rhs += n_extension
-                    for s in range(n_stages, n_all):
-                        bad = first_nonfinite(k, s, n)
-                        if bad >= 0:
-                            ratio, worst = np.inf, bad
-                if not replay:
-                    log_ratio = math.log(max(ratio, smallest_ratio))
-                    if not ratio <= 1.0:
-                        rejected += 1
-                        cause = worst
-                        last_nonfinite = not math.isfinite(ratio)
-                        h *= 0.1 if last_nonfinite else max(_SHRINK_MOST, _SAFETY * math.exp(-exponent * log_ratio))
-                        after_reject = True
-                        continue
-                    grow = _SAFETY * math.exp(beta * log_old_ratio - exponent * log_ratio)
-                    factor = max(_SHRINK_MOST, min(1.0 if after_reject else grow_most, grow))
-                    log_old_ratio = log_ratio
-                    if detect:
-                        if _spectral_radius(h, k, states, last_stage, n) > stiff_from:
-                            n_stiff, n_free = n_stiff + 1, 0
-                        else:
-                            n_free += 1
-                            if n_free == _STEPS_TO_FORGET:
-                                n_stiff = 0
-                        if n_stiff >= _STEPS_TO_BELIEVE and ends[ends.size - 1] - t > _STEPS_WORTH_A_CHANGE * h:
-                            status, cause = _STIFF, worst
-                            break
-                elif not math.isfinite(ratio):
-                    cause = worst
-                    status = _NONFINITE
-                    break
-                if ratio > ratio_most:
-                    ratio_most = ratio
-                    cause = worst
-
-                if q > 0:  # the step is taken: now its derivatives, at the same stages
-                    direction_stages(directions, t, h, c1_flat, z1_flat, z1, p1, p, u, n, states, k1_flat, k1)
-                    if n_extension > 0 and inside:
-                        extension_direction_stages(
-                            directions, t, h, c1_flat, z1_flat, z1, p1, p, u, n, states, k1_flat, k1
-                        )
-                    if m > 0:
-                        for i in range(1, n_all + 1 if inside else n_stages):
-                            s = i if i < n_all else last_stage  # behind those of the extension: the new values again
-                            stage(s, c1_flat, h, k1_flat, n1, z1_flat, 0)
-                            stage(s, c2_flat, h, k2_flat, n2, z2_flat, 0)
-                            if i == n_all:
-                                break
-                            slopes_of(directions, t + nodes[s] * h, states, s * n, p, u, z2, p2, n, k2, s)
-                            add_second(second, t + nodes[s] * h, states, s * n, p, u, z1, p1, n, q, v, w, d2, k2, s)
-                    n_jac += n_all - 1 if inside else last_stage
-                    # new values and last slopes; earlier slopes that are not finite have spoilt the values
-                    bad = max(first_nonfinite(z1_flat, 0, n1), first_nonfinite(k1_flat, last_stage, n1))
-                    if m > 0:
-                        bad = max(bad, first_nonfinite(z2_flat, 0, n2), first_nonfinite(k2_flat, last_stage, n2))
-                    if n_extension > 0 and inside:
-                        for s in range(n_stages, n_all):
-                            bad = max(bad, first_nonfinite(k1_flat, s, n1))
-                            if m > 0:
-                                bad = max(bad, first_nonfinite(k2_flat, s, n2))
-                    if bad >= 0:
-                        cause = bad // 4 % n
-                        status = _NONFINITE_DERIVATIVE
-                        break
-
-                while next_time < times.size and times[next_time] <= t_new:
-                    if n_extension > 0 and times[next_time] == t_new:  # no need of the extension, nor of its stages
-                        for i in range(n):
-                            y_out[next_time, i] = states[last_stage, i]
-                        write_directions(z1, n, q, s1_out, next_time)
-                        write_directions(z2, n, m, s2_out, next_time)
-                        next_time += 1
-                        continue
-                    fill_weights((times[next_time] - t) / h, weights)
-                    interpolate(y, h, k, n, weights, y_out, next_time)
-                    interpolate(c1_flat, h, k1_flat, n1, weights, x1_flat, 0)
-                    write_directions(x1, n, q, s1_out, next_time)
-                    if m > 0:
-                        interpolate(c2_flat, h, k2_flat, n2, weights, x2_flat, 0)
-                        write_directions(x2, n, m, s2_out, next_time)
-                    next_time += 1
-
-                shift_stages(y, states, last_stage, k, last_stage, n)
-                shift_stages(c1_flat, z1_flat, 0, k1_flat, last_stage, n1)
-                shift_stages(c2_flat, z2_flat, 0, k2_flat, last_stage, n2)
-                taken = append_step(taken, n_taken, h)
-                n_taken += 1
-                t = t_new
-                h *= factor
-                after_reject, last_nonfinite = False, False
-
-            if not replay:
-                counts[_COUNTERS + segment] = n_taken - begun
-            if status != _OK:
-                break
-
-        fill_nan(y_out, next_time)  # not reached: NaN, never zero
-        fill_nan(s1_out.reshape(times.size, s1_out.shape[1] * s1_out.shape[2]), next_time)
-        fill_nan(s2_out.reshape(times.size, s2_out.shape[1] * s2_out.shape[2]), next_time)
-        counts[0], counts[1], counts[2], counts[3], counts[4] = attempts - rejected, rejected, n_rhs, n_jac, n_jac * m
-        return status, t, cause, ratio_most, taken[:n_taken]
-
-    return solve
-
-
-_STATUS = tuple(Status)
-_NO_STEPS = np.empty(0)
-_NEVER = StopFlag().array
-
-
-class ExplicitRungeKutta:
-    """What explicit methods have in common: they differ in name and kernel."""
-
-    name: ClassVar[str]
-    kernel: ClassVar[Callable[..., Any]]
-
-    def solve(
-        self,
-        model: CompiledModel,
-        run: Run,
-        *,
-        grid: StepGrid | None = None,
-        rtol: float,
-        atol: float,
-        order: int = 0,
-        max_steps: int = 100_000,
-        stop: StopFlag | None = None,
-        detect: bool = False,
-    ) -> Trajectory:
-        """See `Integrator.solve`; with `detect` the integration ends where the model is recognised as stiff."""
-        t0, y0, p, u, times, ends, dy0, dp, d2y0, d2p = run
-        steps, counts = steps_to_take(grid, self.name, ends.size)
-        n, n_times, rhs = y0.size, times.size, model.rhs
-        y = np.empty((n_times, n))
-        s1 = np.empty((n_times, n, dy0.shape[1] if order >= 1 else 0))
-        s2 = np.empty((n_times, n, d2y0.shape[1] if order == 2 else 0))
-        status, t_end, cause, ratio, taken = self.kernel(
-            (rhs.value, rhs.directions, rhs.second if order == 2 else 0), t0, ends if n else _NO_STEPS,
-            y0, p, u, dy0, dp, d2y0, d2p, times, y, s1, s2, steps, counts, grid is not None,
-            rtol, atol, max_steps, order, detect, _NEVER if stop is None else stop.array,
+            y[0, i] = y_out[0, i] = task.y0[i]
+        put_in_blocks(task.dy0, task.n_columns, q, n, c)
+        put_in_blocks(task.dp, task.n_columns, q, n_p, seeds.reshape(1, seeds.size))
+        put_in_blocks(task.d2y0, m, m, n, c2)
+        put_in_blocks(task.d2p, m, m, n_p, seeds2.reshape(1, seeds2.size))
+        for i in range(n1):
+            s_out[0, i] = c[0, i]
+        for i in range(n2):
+            s2_out[0, i] = c2[0, i]
+        return Room(
+            y, k, stage_states, weights, c, z, slopes, seeds, c2, z2, slopes2, seeds2, vectors,
+            y_out, s_out, s2_out, memory,
         )  # fmt: skip
-        if grid is None:
-            grid = StepGrid(self.name, taken, counts)
-        return Trajectory(_STATUS[status], t_end, cause, y, s1, s2, grid, ratio, "discrete", counts)
+
+    return make_room
+
+
+def _beginner(scheme: Scheme) -> Any:
+    """Return `Method.begin`."""
+    log_smallest_ratio, exponent = math.log(scheme.smallest_ratio), 1.0 / scheme.error_order
+
+    @kernel(inline=True)
+    def begin(task, elimination, room, t, t_end, replay):
+        n, counts = task.n, task.counts
+        room.memory[_LOG_OLD_RATIO] = log_smallest_ratio
+        room.memory[_AFTER_REJECT] = room.memory[_INSIDE] = 0.0
+        if t == task.start:
+            room.memory[_N_STIFF] = room.memory[_N_FREE] = 0.0
+        call_model(task.value, t, room.y, 0, task.p, task.u, room.k, 0)
+        counts[RHS] += 1
+        cause = max(first_nonfinite(room.k, 0, n), first_nonfinite(room.y, 0, n))
+        if cause >= 0:
+            return _NONFINITE_START, cause, 0.0
+        if room.c.shape[1] > 0:
+            slopes_of(task, t, room.y, 0, room.c, room.seeds, room.slopes, 0)
+            counts[JACOBIAN] += 1
+        if room.c2.shape[1] > 0:
+            slopes_of(task, t, room.y, 0, room.c2, room.seeds2, room.slopes2, 0)
+            add_second(task, t, room.y, 0, room.c, 0, room.seeds, room.vectors, room.slopes2, 0)
+        if replay:
+            return _OK, -1, 0.0
+        counts[RHS] += 1
+        return _OK, -1, initial_step(task, t, t_end, room.y, room.k, exponent, room.states)
+
+    return begin
+
+
+def _attempter(scheme: Scheme) -> Any:
+    """Return `Method.attempt`: the stages of the states, and those of the continuous extension where output needs them."""
+    state_stages, extension_stages, error = scheme.state_stages, scheme.extension_stages, scheme.error
+    n_stages, n_all = scheme.n_stages, scheme.nodes.size
+    n_extension = n_all - n_stages
+
+    @kernel(inline=True)
+    def attempt(task, elimination, room, t, h, t_new, t_out, step):
+        n = task.n
+        state_stages(task, t, h, room.y, room.k, room.states)
+        task.counts[RHS] += n_stages - 1
+        ratio, worst = error(room.y, room.states, h, room.k, n, task.rtol, task.atol)
+        if n_extension > 0:
+            inside = t_out < t_new and (step >= 0 or ratio <= 1.0)
+            room.memory[_INSIDE] = 1.0 if inside else 0.0
+            if inside:
+                extension_stages(task, t, h, room.y, room.k, room.states)
+                task.counts[RHS] += n_extension
+                for s in range(n_stages, n_all):
+                    bad = first_nonfinite(room.k, s, n)
+                    if bad >= 0:
+                        ratio, worst = np.inf, bad
+        return (SOLVED if math.isfinite(ratio) else NOT_FINITE), ratio, worst
+
+    return attempt
+
+
+def _differentiator(scheme: Scheme) -> Any:
+    """Return `Method.differentiate`: the stages of the directions, at those of the states."""
+    direction_stages, extension_direction_stages = scheme.direction_stages, scheme.extension_direction_stages
+    n_stages, n_all = scheme.n_stages, scheme.nodes.size
+    n_extension, last = n_all - n_stages, n_stages - 1
+    second_order = _second_order(scheme)
+
+    @kernel(inline=True)
+    def differentiate(task, elimination, room, t, h, t_new):
+        n1, n2 = room.c.shape[1], room.c2.shape[1]
+        inside = n_extension > 0 and room.memory[_INSIDE] > 0.0
+        direction_stages(task, t, h, room.states, room.c, room.z, room.seeds, room.slopes)
+        if n_extension > 0 and inside:
+            extension_direction_stages(task, t, h, room.states, room.c, room.z, room.seeds, room.slopes)
+        if n2 > 0:
+            second_order(task, room, t, h, inside)
+        n_slopes = n_all - 1 if inside else last
+        task.counts[JACOBIAN] += n_slopes
+        task.counts[SECOND] += n_slopes * (task.n_directions * (task.n_directions + 1) // 2 if n2 > 0 else 0)
+        # new values and last slopes; earlier slopes that are not finite have spoilt the values
+        bad = max(nonfinite_in(room.z, 0, n1), nonfinite_in(room.slopes, last, n1))
+        if n2 > 0:
+            bad = max(bad, nonfinite_in(room.z2, 0, n2), nonfinite_in(room.slopes2, last, n2))
+        if n_extension > 0 and inside:
+            for s in range(n_stages, n_all):
+                bad = max(bad, nonfinite_in(room.slopes, s, n1))
+                if n2 > 0:
+                    bad = max(bad, nonfinite_in(room.slopes2, s, n2))
+        return (_OK if bad < 0 else _NONFINITE_DERIVATIVE), (bad // 4 % task.n if bad >= 0 else -1), 0.0
+
+    return differentiate
+
+
+def _second_order(scheme: Scheme) -> Any:
+    """Return the stages of the directions of second order, with those of first order computed along."""
+    stage, nodes, n_all, last = scheme.stage, scheme.nodes, scheme.nodes.size, scheme.n_stages - 1
+
+    @kernel(inline=True)
+    def second_order(task, room, t, h, inside):
+        n, n1, n2 = task.n, room.c.shape[1], room.c2.shape[1]
+        for i in range(1, n_all + 1 if inside else last + 1):
+            s = i if i < n_all else last  # behind those of the extension: the new values again
+            stage(s, room.c, h, room.slopes, n1, room.z, 0)
+            stage(s, room.c2, h, room.slopes2, n2, room.z2, 0)
+            if i < n_all:
+                slopes_of(task, t + nodes[s] * h, room.states, s * n, room.z2, room.seeds2, room.slopes2, s)
+                add_second(
+                    task, t + nodes[s] * h, room.states, s * n, room.z, 0, room.seeds, room.vectors, room.slopes2, s
+                )
+
+    return second_order
+
+
+def _interpolator(scheme: Scheme) -> Any:
+    """Return `Method.interpolate`."""
+    fill_weights, interpolate_with = scheme.weights, scheme.interpolate
+    last, has_extension = scheme.n_stages - 1, scheme.nodes.size > scheme.n_stages
+
+    @kernel(inline=True)
+    def interpolate(task, room, t, h, t_new, t_out):
+        n, n1, n2 = task.n, room.c.shape[1], room.c2.shape[1]
+        if has_extension and t_out == t_new:  # no need of the extension, nor of its stages
+            for i in range(n):
+                room.y_out[0, i] = room.states[last, i]
+            for i in range(n1):
+                room.s_out[0, i] = room.z[0, i]
+            for i in range(n2):
+                room.s2_out[0, i] = room.z2[0, i]
+            return
+        fill_weights((t_out - t) / h, room.weights)
+        interpolate_with(room.y, h, room.k, n, room.weights, room.y_out, 0)
+        interpolate_with(room.c, h, room.slopes, n1, room.weights, room.s_out, 0)
+        if n2 > 0:
+            interpolate_with(room.c2, h, room.slopes2, n2, room.weights, room.s2_out, 0)
+
+    return interpolate
+
+
+def _controllers(scheme: Scheme) -> tuple[Any, Any]:
+    """Return `Method.retry` and `Method.advance`: step-size control, and the watch for stiffness."""
+    beta, grow_most, smallest_ratio, stiff_from = (
+        scheme.beta,
+        scheme.grow_most,
+        scheme.smallest_ratio,
+        scheme.stiff_from,
+    )
+    exponent, last = 1.0 / scheme.error_order - 0.75 * beta, scheme.n_stages - 1
+
+    @kernel(inline=True)
+    def retry(task, room, ratio, outcome):
+        room.memory[_AFTER_REJECT] = 1.0
+        log_ratio = math.log(max(ratio, smallest_ratio))
+        return 0.1 if outcome == NOT_FINITE else max(_SHRINK_MOST, _SAFETY * math.exp(-exponent * log_ratio))
+
+    @kernel(inline=True)
+    def advance(task, room, t, h, t_new, ratio, replay):
+        memory, status, factor = room.memory, _OK, 1.0
+        if not replay:
+            log_ratio = math.log(max(ratio, smallest_ratio))
+            grow = _SAFETY * math.exp(beta * memory[_LOG_OLD_RATIO] - exponent * log_ratio)
+            factor = max(_SHRINK_MOST, min(1.0 if memory[_AFTER_REJECT] > 0.0 else grow_most, grow))
+            memory[_LOG_OLD_RATIO], memory[_AFTER_REJECT] = log_ratio, 0.0
+            if (task.choices & DETECT) != 0:
+                if _spectral_radius(h, room.k, room.states, last, task.n) > stiff_from:
+                    memory[_N_STIFF] += 1.0
+                    memory[_N_FREE] = 0.0
+                else:
+                    memory[_N_FREE] += 1.0
+                    if memory[_N_FREE] == _STEPS_TO_FORGET:
+                        memory[_N_STIFF] = 0.0
+                if memory[_N_STIFF] >= _STEPS_TO_BELIEVE and task.ends[-1] - t > _STEPS_WORTH_A_CHANGE * h:
+                    status = _STIFF
+        shift_stages(room.y, room.states, last, room.k, last, task.n)
+        shift_stages(room.c, room.z, 0, room.slopes, last, room.c.shape[1])
+        shift_stages(room.c2, room.z2, 0, room.slopes2, last, room.c2.shape[1])
+        return status, factor, 0
+
+    return retry, advance
+
+
+def explicit_method(scheme: Scheme) -> Method:
+    """Return the steps of a Runge-Kutta method.
+
+    What depends on the scheme alone is decided before anything is compiled: a method whose continuous extension needs no
+    stages of its own does not pay for them.
+    """
+    retry, advance = _controllers(scheme)
+    return Method(
+        stride=1,
+        make_room=_room_maker(scheme.nodes.size),
+        begin=_beginner(scheme),
+        attempt=_attempter(scheme),
+        differentiate=_differentiator(scheme),
+        retry=retry,
+        interpolate=_interpolator(scheme),
+        advance=advance,
+    )
+
+
+def explicit_kernel(name: str, scheme: Scheme) -> Any:
+    """Return the kernel `name` that integrates with `scheme`."""
+    return time_loop(name, explicit_method(scheme))
+
+
+class ExplicitRungeKutta(SingleMethod):
+    """What explicit methods have in common: they differ in name and kernel."""

@@ -9,6 +9,10 @@ import numpy as np
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 
+RHS, JACOBIAN, SECOND = 2, 3, 4
+"""Places of the numbers of `Counters` that methods count themselves."""
+_LARGEST = float(np.finfo(float).max)
+
 
 @kernel(inline=True)
 def first_nonfinite(values, row, n):
@@ -17,6 +21,15 @@ def first_nonfinite(values, row, n):
         if not math.isfinite(values[row, i]):
             return i
     return -1
+
+
+@kernel(inline=True)
+def nonfinite_in(values, row, n):
+    """Do the same as `first_nonfinite` for many entries, which are rarely bad: all are looked at, several at once."""
+    bad = 0
+    for i in range(n):
+        bad |= 0 if abs(values[row, i]) <= _LARGEST else 1
+    return first_nonfinite(values, row, n) if bad != 0 else -1
 
 
 @kernel(inline=True)
@@ -30,11 +43,12 @@ def scaled_norm(values, row, y, n, rtol, atol):
 
 
 @kernel(inline=True)
-def initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, exponent, states):
+def initial_step(system, t, t_end, y, k, exponent, states):
     """Guess the first step size (Hairer, Norsett and Wanner I, II.4); ``f(t, y)`` stands in ``k[0]``.
 
     The local error is taken to grow with the power 1/`exponent` of the step.
     """
+    n, rtol, atol = system.n, system.rtol, system.atol
     d0 = scaled_norm(y, 0, y, n, rtol, atol)
     d1 = scaled_norm(k, 0, y, n, rtol, atol)
     h0 = 1e-6 if d0 < 1e-10 or d1 < 1e-10 else 0.01 * d0 / d1
@@ -43,7 +57,7 @@ def initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, exponent, states):
     for _ in range(20):
         for i in range(n):
             states[1, i] = y[0, i] + h0 * k[0, i]
-        call_model(rhs, t + h0, states, n, p, u, k, n)
+        call_model(system.value, t + h0, states, n, system.p, system.u, k, n)
         for i in range(n):
             states[2, i] = k[1, i] - k[0, i]
         d2 = scaled_norm(states, 2, y, n, rtol, atol) / h0
@@ -56,12 +70,10 @@ def initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, exponent, states):
     return h if h > 0.0 and math.isfinite(h) else (t_end - t) * 1e-6
 
 
-@kernel(inline=True)
-def fill_nan(out, first):
-    """Mark the outputs from row `first` on as not reached."""
-    for row in range(first, out.shape[0]):
-        for i in range(out.shape[1]):
-            out[row, i] = np.nan
+@kernel(inline=True, allocating=True)
+def cut(pool, at, rows, columns):
+    """Return the place behind a matrix that begins at `at` of a pool of numbers, and the matrix."""
+    return at + rows * columns, pool[at : at + rows * columns].reshape(rows, columns)
 
 
 @kernel(inline=True, allocating=True)
@@ -69,6 +81,18 @@ def append_step(array, n_used, value):
     """Put `value` behind the `n_used` entries of `array`; return the array, longer if it was full."""
     if n_used == array.size:
         longer = np.empty(2 * array.size)
+        for i in range(n_used):
+            longer[i] = array[i]
+        array = longer
+    array[n_used] = value
+    return array
+
+
+@kernel(inline=True, allocating=True)
+def append_order(array, n_used, value):
+    """Do the same for integers."""
+    if n_used == array.size:
+        longer = np.empty(2 * array.size, np.int64)
         for i in range(n_used):
             longer[i] = array[i]
         array = longer

@@ -17,11 +17,51 @@ diagonal first in each row of U), which are empty for the dense backend.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
+
+import numpy as np
 
 from odefit.native.kernel import kernel
+from odefit.native.records import Floats, Integers
 
 GROWTH_LIMIT = 1e4  # of the entries of a row, before another order of elimination is asked for
 FACTORISED, SINGULAR, GROWN = 0, 1, 2
+_NOTHING, _NO_NUMBERS = np.empty(0, dtype=np.int64), np.empty(0)
+
+
+class Elimination(NamedTuple):
+    """What kernels are told about the linear algebra of a task.
+
+    Attributes
+    ----------
+    row_ptr, .., u_col
+        The pattern.
+    n_values, n_pivots, n_work
+        Room for a factorisation.
+    patience
+        Cost of a factorisation over that of a solution with it.
+    limit
+        Growth of entries at which another order of elimination is asked for.
+    trouble
+        Where the Jacobian and the shift are noted then.
+    """
+
+    row_ptr: Integers = _NOTHING
+    mid: Integers = _NOTHING
+    col: Integers = _NOTHING
+    row_of: Integers = _NOTHING
+    column_of: Integers = _NOTHING
+    place: Integers = _NOTHING
+    l_ptr: Integers = _NOTHING
+    l_col: Integers = _NOTHING
+    u_ptr: Integers = _NOTHING
+    u_col: Integers = _NOTHING
+    n_values: int = 0
+    n_pivots: int = 0
+    n_work: int = 0
+    patience: float = 0.0
+    limit: float = 0.0
+    trouble: Floats = _NO_NUMBERS
 
 
 @kernel(inline=True)

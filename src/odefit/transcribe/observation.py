@@ -1,4 +1,4 @@
-"""Which measurements an experiment has, and the kernel that turns its trajectory into residuals."""
+"""Which measurements an experiment has."""
 
 from __future__ import annotations
 
@@ -11,10 +11,8 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from odefit.criteria.least_squares import heavy_measurements, root_weights, weighted_residual
+from odefit.criteria.least_squares import heavy_measurements, root_weights
 from odefit.integrate import segment_ends
-from odefit.native.calls import call_observe
-from odefit.native.kernel import kernel
 from odefit.problem import Problem
 
 Array = npt.NDArray[np.float64]
@@ -208,71 +206,3 @@ def slots_of_rows(problem: Problem, source: npt.NDArray[np.int64]) -> Indices:
         for name in slots.by_row
     ]
     return np.stack(columns, axis=1) if columns else np.empty((source.size, 0), dtype=np.int64)
-
-
-@kernel
-def observe_residuals(
-    functions, row_ptr, col, times, y, s1, p, u, dp, at, observable, value, root_weight, columns,
-    row_slots, slots, slopes, theta_of_slot, first, order, residual, jacobian,
-):  # fmt: skip
-    """Fill the residuals of one experiment, and their derivatives by theta.
-
-    Parameters
-    ----------
-    functions, row_ptr, col
-        Addresses of the observables and of their Jacobian by (y, p, a); CSR pattern.
-    times, y, s1
-        The trajectory: (m,), (m, n), (m, n, q).
-    at, observable, value, root_weight
-        The measurements, ordered by time.
-    columns, first
-        Positions of the experiment's directions in theta; first row of its measurements.
-    row_slots, slots, slopes, theta_of_slot
-        Which slots are the arguments a of each measurement; values of all slots, their derivatives by
-        theta, and the positions in theta (-1: fixed).
-    residual, jacobian
-        Filled from row `first` on: (N,), (N, n_theta).
-
-    Returns
-    -------
-    half_square, bad
-        Half the sum of squares, and the first row with a derivative that is not finite (-1: none).
-    """
-    n, n_p, n_a = y.shape[1], p.size, row_slots.shape[1]
-    out = np.empty(row_ptr.size - 1)
-    nonzeros = np.empty(col.size)
-    a = np.empty(n_a)
-    q = columns.size if order >= 1 else 0
-    current, bad, squares = -1, -1, 0.0
-    for k in range(at.size):
-        if at[k] != current or n_a > 0:
-            current = at[k]
-            for j in range(n_a):
-                a[j] = slots[row_slots[k, j]]
-            call_observe(functions[0], times[current], y, current * n, p, u, a, out, 0)
-            if order >= 1:
-                call_observe(functions[1], times[current], y, current * n, p, u, a, nonzeros, 0)
-        g = observable[k]
-        row = first + k
-        residual[row] = weighted_residual(out[g], value[k], root_weight[k])
-        squares += residual[row] * residual[row]
-        for c in range(q):
-            total = 0.0
-            for e in range(row_ptr[g], row_ptr[g + 1]):
-                j = np.int64(col[e])
-                if j < n:
-                    total += nonzeros[e] * s1[current, j, c]
-                elif j < n + n_p:
-                    total += nonzeros[e] * dp[j - n, c]
-            jacobian[row, columns[c]] = root_weight[k] * total
-            if not math.isfinite(total) and bad < 0:
-                bad = row
-        if order >= 1 and n_a > 0:
-            for e in range(row_ptr[g], row_ptr[g + 1]):
-                j = np.int64(col[e]) - n - n_p
-                if j >= 0 and theta_of_slot[row_slots[k, j]] >= 0:
-                    slot = row_slots[k, j]
-                    jacobian[row, theta_of_slot[slot]] += root_weight[k] * nonzeros[e] * slopes[slot]
-                    if not math.isfinite(nonzeros[e]) and bad < 0:
-                        bad = row
-    return 0.5 * squares, bad

@@ -13,16 +13,26 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, CompiledStructure, compile_problem
+from odefit.compile.parameter_map import Mapping
 from odefit.criteria import Criterion, criterion_named
 from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.errors import FitError
-from odefit.native.records import Words, packed
+from odefit.integrate import Counters
+from odefit.integrate.task import Task
+from odefit.native.records import Words
 from odefit.problem import Problem
 from odefit.solve.blocks import BlockLayout
 from odefit.transcribe.blocks import find_blocks
 from odefit.transcribe.observation import Observations, observations
-from odefit.transcribe.penalty import unknowns_of_penalties
-from odefit.transcribe.record import Record, record_of, with_numbers
+from odefit.transcribe.record import (
+    Measured,
+    Penalty,
+    penalty_record,
+    shared_row,
+    table_of,
+    task_records,
+    unknowns_of_penalties,
+)
 
 Indices = npt.NDArray[np.int64]
 
@@ -96,14 +106,26 @@ class Arrangement:
         return theta if self.layout is None else np.where(theta >= 0, self.layout.position[theta], -1)
 
     @cached_property
-    def _records(self) -> list[Record]:
+    def _records(self) -> list[tuple[Task, Mapping, Measured]]:
         experiments = zip(self.data.of_experiment, self.data.first, self.columns, strict=False)
-        return [record_of(self.compiled, o, first, columns, self.column_of_slot) for o, first, columns in experiments]
+        return [
+            task_records(self.compiled, o, first, columns, self.column_of_slot) for o, first, columns in experiments
+        ]
+
+    @cached_property
+    def penalty(self) -> Penalty:
+        """The record of the priors."""
+        return penalty_record(self.compiled, self.data.n_data, self.column_of_slot)
 
     @cached_property
     def table(self) -> Words:
-        """Records of the observed experiments, without grids and without the numbers of a problem."""
-        return np.stack([packed(record) for record in self._records])
+        """Tasks of the observed experiments, without methods and grids."""
+        return table_of(self._records)
+
+    @cached_property
+    def n_counts(self) -> tuple[int, ...]:
+        """Numbers that the steps of each task are counted with."""
+        return tuple(len(Counters._fields) + o.ends.size for o in self.data.of_experiment)
 
 
 class Plan:
@@ -148,10 +170,20 @@ class Plan:
         data = differences[: self.n_data]
         return np.delete(data, self.data.exact) if self.data.exact.size else data
 
-    @cached_property
+    @property
     def table(self) -> Words:
-        """Records of the observed experiments, without grids."""
-        return with_numbers(self._arrangement.table, self.compiled)
+        """Tasks of the observed experiments, without methods and grids."""
+        return self._arrangement.table
+
+    @property
+    def n_counts(self) -> tuple[int, ...]:
+        """Numbers that the steps of each task are counted with."""
+        return self._arrangement.n_counts
+
+    @cached_property
+    def shared(self) -> Words:
+        """What all tasks share; see `odefit.transcribe.record.SHARED`."""
+        return shared_row(self.compiled, self._arrangement.penalty)
 
 
 def plan_of(problem: Problem, use: str = "fit", data: Observations | None = None) -> Plan:
@@ -170,7 +202,7 @@ def _planned(problem: Problem, use: str, data: Observations | None) -> Plan:
     def arrange() -> Arrangement:
         names = tuple(e.name for e in problem.experiments)
         arrangement = Arrangement(compiled.structure, measurements, criterion.joint, names, has_absolute_sigma(problem))
-        _ = arrangement.table  # made now, by one thread: made by two, it could hold addresses of records that are gone
+        _ = arrangement.table, arrangement.penalty  # made now, by one thread: made by two, it could hold addresses of records that are gone
         return arrangement
 
     key = ("arrangement", use, criterion.joint)

@@ -1,4 +1,4 @@
-"""The record of one experiment: what the kernel that replays it is told, by address."""
+"""Tasks of a fit: the rows of their table, and what all of them share."""
 
 from __future__ import annotations
 
@@ -8,69 +8,81 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, CompiledStructure
-from odefit.native.records import Words, packed
+from odefit.compile.parameter_map import Mapping, Unknowns
+from odefit.integrate.task import Task
+from odefit.native.linear_systems import Elimination
+from odefit.native.records import Floats, Integers, Layout, Unsigned, Words
 from odefit.transcribe.observation import Observation
 
-Array = npt.NDArray[np.float64]
-Indices = npt.NDArray[np.int64]
-Pattern = npt.NDArray[np.uint64]
+_NONE, _NO_INDICES = np.empty(0), np.empty(0, np.int64)
 
 
-class Record(NamedTuple):
-    """Arguments of `map_slots`, of an explicit integrator and of `observe_residuals`.
+class Measured(NamedTuple):
+    """The measurements of a task, ordered by time, and where their residuals go.
 
-    Grids, and the numbers of a problem (`lower`, `upper`, `slot_values`), are put in later.
+    Attributes
+    ----------
+    observe, observe_jacobian, row_ptr, col
+        Addresses of the observables and of their Jacobian by (y, p, a); CSR pattern.
+    at_time
+        Output time k has the measurements ``at_time[k]`` to ``at_time[k + 1] - 1``.
+    observable, value, root_weight
+        Per measurement: which observable, datum, square root of the weight.
+    row_slots, n_arguments
+        Per measurement: the slots of its own arguments a, row by row, and how many it has.
+    columns, column_of_slot
+        Columns of the seeds, and of all slots (-1: fixed), in the Jacobian.
+    first_row
+        Of its residuals.
+    order, width, residual, jacobian, slots, slopes, scratch
+        Of one evaluation: order of derivatives, width of the Jacobian, where to write, values of all slots and their
+        derivatives by theta, and room to work in.
     """
 
-    n_states: int
-    n_parameters: int
-    first_row: int
-    n_arguments: int  # of a measurement
-    start: Array  # one number
-    scale_codes: Indices
-    free: Indices
-    column_of_slot: Indices
-    map: int
-    map_jacobian: int
-    map_row_ptr: Indices
-    map_col: Pattern
-    gather: Indices
-    constants: Array
-    column_of_input: Indices
-    rhs: int
-    rhs_directions: int
-    times: Array
-    ends: Array
     observe: int
     observe_jacobian: int
-    observe_row_ptr: Indices
-    observe_col: Pattern
-    at: Indices
-    observable: Indices
-    value: Array
-    root_weight: Array
-    columns: Indices
-    row_slots: Indices
-    lower: Array = np.empty(0)
-    upper: Array = np.empty(0)
-    slot_values: Array = np.empty(0)
-    integrator: int = 0
-    steps: Array = np.empty(0)
-    counts: Indices = np.empty(0, np.int64)
+    row_ptr: Integers
+    col: Unsigned
+    at_time: Integers
+    observable: Integers
+    value: Floats
+    root_weight: Floats
+    row_slots: Integers
+    n_arguments: int
+    columns: Integers
+    column_of_slot: Integers
+    first_row: int
+    order: int = 0
+    width: int = 0
+    residual: Floats = _NONE
+    jacobian: Floats = _NONE
+    slots: Floats = _NONE
+    slopes: Floats = _NONE
+    scratch: Floats = _NONE
 
 
-(
-    N_STATES, N_PARAMETERS, FIRST_ROW, N_ARGUMENTS, START, SCALE_CODES, FREE, COLUMN_OF_SLOT, MAP,
-    MAP_JACOBIAN, MAP_ROW_PTR, MAP_COL, GATHER, CONSTANTS, COLUMN_OF_INPUT, RHS, RHS_DIRECTIONS, TIMES, ENDS,
-    OBSERVE, OBSERVE_JACOBIAN, OBSERVE_ROW_PTR, OBSERVE_COL, AT, OBSERVABLE, VALUE, ROOT_WEIGHT, COLUMNS,
-    ROW_SLOTS, LOWER, UPPER, SLOT_VALUES, INTEGRATOR, STEPS, COUNTS,
-) = range(len(Record._fields))  # fmt: skip
+class Penalty(NamedTuple):
+    """Residuals of priors: addresses (0: there are none), CSR pattern, their numbers; columns of slots; first row."""
+
+    value: int = 0
+    jacobian: int = 0
+    row_ptr: Integers = _NO_INDICES
+    col: Unsigned = np.empty(0, np.uint64)
+    constants: Floats = _NONE
+    column_of_slot: Integers = _NO_INDICES
+    first_row: int = 0
 
 
-def record_of(
-    compiled: CompiledStructure, o: Observation, first_row: int, columns: Indices, of_slot: Indices
-) -> Record:
-    """Return the record of an observed experiment, without a grid and without the numbers of a problem.
+FITTING = Layout(Task, Elimination, Mapping, Measured)
+"""Rows of tasks that are fitted."""
+SHARED = Layout(Unknowns, Penalty)
+"""The one row of what all tasks share."""
+
+
+def task_records(
+    compiled: CompiledStructure, o: Observation, first_row: int, columns: Integers, of_slot: Integers
+) -> tuple[Task, Mapping, Measured]:
+    """Return the records of an observed experiment, without method and grid.
 
     Parameters
     ----------
@@ -78,42 +90,65 @@ def record_of(
         Its first row; columns of its seeds, and of all slots.
     """
     model, observe = compiled.model(o.experiment), compiled.observe(o.experiment)
-    experiment_map = compiled.map_of(o.experiment)
-    return Record(
-        n_states=model.n_states,
-        n_parameters=model.n_parameters,
-        first_row=first_row,
-        n_arguments=o.row_slots.shape[1],
-        start=np.array([o.t0]),
-        scale_codes=compiled.scale_codes,
-        free=compiled.free,
-        column_of_slot=of_slot,
-        map=experiment_map.function.value,
-        map_jacobian=experiment_map.function.jacobian,
-        map_row_ptr=experiment_map.function.row_ptr,
-        map_col=experiment_map.function.col,
-        gather=experiment_map.gather,
-        constants=experiment_map.constants,
-        column_of_input=experiment_map.column,
-        rhs=model.rhs.value,
-        rhs_directions=model.rhs.directions,
-        times=o.times,
-        ends=o.ends if model.n_states else np.empty(0),
+    task = Task(
+        value=model.rhs.value, directions=model.rhs.directions, jacobian=model.rhs.jacobian, second=0,
+        n=model.n_states, n_parameters=model.n_parameters, n_columns=columns.size,
+        n_directions=compiled.n_directions[o.experiment], start=float(o.t0), rtol=0.0, atol=0.0, max_steps=0, choices=0,
+        p=_NONE, u=_NONE, y0=_NONE, dy0=_NONE, dp=_NONE, d2y0=_NONE, d2p=_NONE, times=o.times, ends=o.ends,
+        steps=_NONE, orders=_NO_INDICES, counts=_NO_INDICES, stop=_NO_INDICES, sink=0, method=0,
+    )  # fmt: skip
+    measured = Measured(
         observe=observe.value,
         observe_jacobian=observe.jacobian,
-        observe_row_ptr=observe.row_ptr,
-        observe_col=observe.col,
-        at=o.at,
+        row_ptr=observe.row_ptr,
+        col=observe.col,
+        at_time=np.searchsorted(o.at, np.arange(o.times.size + 1)).astype(np.int64),
         observable=o.observable,
         value=o.value,
         root_weight=o.root_weight,
+        row_slots=np.ascontiguousarray(o.row_slots).reshape(-1),
+        n_arguments=o.row_slots.shape[1],
         columns=columns,
-        row_slots=o.row_slots,
+        column_of_slot=of_slot,
+        first_row=first_row,
+    )
+    return task, compiled.mappings[o.experiment], measured
+
+
+def penalty_record(compiled: CompiledStructure, first_row: int, of_slot: Integers) -> Penalty:
+    """Return the record of the priors of a problem."""
+    function = compiled.penalty
+    if function is None:
+        return Penalty()
+    return Penalty(
+        function.value, function.jacobian, function.row_ptr, function.col, compiled.penalty_constants, of_slot, first_row
     )
 
 
-def with_numbers(table: Words, compiled: CompiledProblem) -> Words:
-    """Return a copy of a table of records with the numbers of a problem, which must be kept, in all of them."""
-    result = table.copy()
-    result[:, 2 * LOWER : 2 * (SLOT_VALUES + 1)] = packed((compiled.lower, compiled.upper, compiled.slot_start))
-    return result
+def table_of(records: list[tuple[Task, Mapping, Measured]]) -> Words:
+    """Return the table of these tasks."""
+    table = np.zeros((len(records), FITTING.width), np.int64)
+    for row, parts in zip(table, records, strict=True):
+        for part in (*parts, Elimination()):
+            FITTING.put(row, part)
+    return table
+
+
+def shared_row(compiled: CompiledProblem, penalty: Penalty) -> Words:
+    """Return the row of what tasks share, with the numbers of a problem."""
+    row = np.zeros((1, SHARED.width), np.int64)
+    SHARED.put(row[0], compiled.unknowns)
+    SHARED.put(row[0], penalty)
+    return row
+
+
+def unknowns_of_penalties(compiled: CompiledStructure) -> list[npt.NDArray[np.int64]]:
+    """Return which unknowns each prior depends on."""
+    function = compiled.penalty
+    if function is None:
+        return []
+    unknowns = []
+    for i in range(function.n_out):
+        theta = compiled.theta_of_q[function.col[function.row_ptr[i] : function.row_ptr[i + 1]]]
+        unknowns.append(np.unique(theta[theta >= 0]).astype(np.int64))
+    return unknowns

@@ -1,44 +1,52 @@
-"""Integrating the experiments of a problem and filling their rows: adapting step grids, and replaying them.
+"""Integrating the tasks of a problem and filling their rows: adapting step grids, and replaying them.
 
-Explicit methods do both in one native call (`shoot_experiments`); methods that are not called by address go through
-their `solve`, one experiment after the other.
-
-An explicit method that gave up on an experiment is next time allowed no more steps than the stiff method took: at tight
-tolerances those that show stiffness anew would cost more than the whole stiff solution.
+Everything is one native call (`evaluate_tasks`), whatever the methods.  A task that ends with a status which asks for
+something is answered by its `Selection`, and the call goes on from there.
 """
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable
-from functools import reduce
-from typing import Any, TypeVar
+from functools import cache, reduce
 
 import numpy as np
 import numpy.typing as npt
 
-from odefit.integrate import Integrator, Run, Status, StepGrid, Trajectory, integrator
-from odefit.integrate.native import native_method
+from odefit.integrate import StepGrid, Trajectory, integrator
+from odefit.integrate.contract import Run
+from odefit.integrate.selection import Selection
+from odefit.integrate.task import SINK, Task
+from odefit.native.kernel_calls import kernel_address
+from odefit.native.records import Words, packed
 from odefit.native.stop import StopFlag
 from odefit.native.threads import allowed_threads, thread_pool
 from odefit.problem.problem import Settings
-from odefit.transcribe.observation import Observation, observe_residuals
+from odefit.transcribe.evaluation import evaluate_tasks
+from odefit.transcribe.observation import Observation
 from odefit.transcribe.plan import Plan
-from odefit.transcribe.record import INTEGRATOR
-from odefit.transcribe.shooting_kernel import shoot_experiments
+from odefit.transcribe.record import FITTING
+from odefit.transcribe.rows import write_rows
 from odefit.transcribe.shot import Shot
 
 Array = npt.NDArray[np.float64]
-T = TypeVar("T")
-_NOTHING = np.empty(0)
 _NEVER = StopFlag()
+_NO_ORDERS = np.empty(0, np.int64)
 WORTH_A_THREAD = 1e-3
-"""Seconds that an experiment takes, from which experiments are shared out among threads: kernels release the GIL."""
+"""Seconds that a task takes, from which tasks are shared out among threads: kernels release the GIL."""
+
+
+@cache
+def _sink() -> int:
+    return kernel_address(write_rows, SINK)
+
+
+def _place(field: str) -> slice:
+    at = FITTING.place(Task, field)
+    return slice(at, at + 2)
 
 
 class Shooter:
-    """The experiments of a plan with their step grids.
+    """The tasks of a plan with their step grids.
 
     Attributes
     ----------
@@ -49,114 +57,103 @@ class Shooter:
     def __init__(self, plan: Plan, settings: Settings, stop: StopFlag | None) -> None:
         self.grids: list[StepGrid] | None = None
         self._plan = plan
-        self._observations = plan.data.of_experiment
         self._integrator = integrator(settings.integrator)
         self._rtol, self._atol, self._max_steps = settings.rtol, settings.atol, settings.max_steps
         self._stop = _NEVER if stop is None else stop
-        self._stop_array = self._stop.array
         self._parallel = False
-        self._explicit = False  # all grids
-        self._most_explicit = [settings.max_steps] * len(self._observations)
-        self._native = native_method(settings.integrator, settings.rtol)
-        if self._native is not None:
-            self._detect = self._native.detect
-            self._table = plan.table.copy()
-            self._table[:, 2 * INTEGRATOR] = self._native.address
+        self._counts = [np.zeros(n, np.int64) for n in plan.n_counts]
+        self._table = self._tasks(plan)
+        self._shared = plan.shared
+        compiled = plan.compiled
+        self._selections = [
+            Selection(self._integrator, compiled.model(o.experiment), self._rtol, self._max_steps)
+            for o in plan.data.of_experiment
+        ]
+        self._kept: list[StepGrid | None] = [None] * len(self._selections)
+
+    def _tasks(self, plan: Plan) -> Words:
+        """Return the table with what stays the same in all evaluations."""
+        table = plan.table.copy()
+        values = {"rtol": self._rtol, "atol": self._atol, "stop": self._stop.array, "sink": _sink()}
+        for field, value in values.items():
+            table[:, _place(field)] = packed((value,))
+        table[:, _place("counts")] = packed(self._counts).reshape(-1, 2)
+        return table
 
     def adapt(self, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
-        """Integrate all experiments at `x`, fill their rows, and keep the steps that were chosen."""
-
-        def shoot(i: int) -> tuple[Shot, StepGrid]:
-            native = self._native
-            if native is None:
-                return self._through(self._integrator, i, x, order, None, residual, jacobian)
-            *fields, steps, counts = self._natively(
-                True, i, i + 1, x, order, residual, jacobian, self._most_explicit[i]
-            )
-            shot = Shot._make(fields)
-            if native.instead is None or shot.status not in native.gives_up:
-                self._most_explicit[i] = self._max_steps
-                return shot, StepGrid(native.name, steps, counts)
-            shot, grid = self._through(native.instead, i, x, order, None, residual, jacobian)
-            self._most_explicit[i] = grid.steps.size if shot.failed < 0 else self._max_steps
-            return shot, grid
-
-        n, started = len(self._observations), time.perf_counter()
-        shots = self._each(shoot)
+        """Integrate all tasks at `x`, fill their rows, and keep the steps that were chosen."""
+        for i, selection in enumerate(self._selections):
+            selection.choose()
+            self._tell(i)
+        n, started = len(self._selections), time.perf_counter()
+        shot = self._shoot_all(x, order, False, residual, jacobian)
         if n > 1 and (time.perf_counter() - started) / n > WORTH_A_THREAD:
             self._parallel = allowed_threads() > 1
-        shot = reduce(Shot.and_also, [shot for shot, _ in shots])
-        self.grids = [grid for _, grid in shots] if shot.failed < 0 else None
-        self._explicit = self.grids is not None and all([self._is_native(grid) for grid in self.grids])
+        self.grids = [grid for grid in self._kept if grid is not None] if shot.failed < 0 else None
         return shot
 
     def replay(self, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
-        """Integrate all experiments at `x` on the present grids and fill their rows."""
-        if self._explicit and not self._parallel:
-            n = len(self._observations)
-            return Shot._make(self._natively(False, 0, n, x, order, residual, jacobian, self._max_steps)[:7])
-        grids = self.grids or []
+        """Integrate all tasks at `x` on the present grids and fill their rows."""
+        return self._shoot_all(x, order, True, residual, jacobian)
 
-        def shoot(i: int) -> Shot:
-            if self._is_native(grids[i]):
-                fields = self._natively(False, i, i + 1, x, order, residual, jacobian, self._max_steps)
-                return Shot._make(fields[:7])
-            # with the linear algebra that served, so that the next replay need not find it
-            shot, grids[i] = self._through(self._integrator, i, x, order, grids[i], residual, jacobian)
-            return shot
-
-        return reduce(Shot.and_also, self._each(shoot))
-
-    def _is_native(self, grid: StepGrid) -> bool:
-        return self._native is not None and grid.method == self._native.name
-
-    def _each(self, shoot: Callable[[int], T]) -> list[T]:
-        """Shoot all experiments, in threads once one of them has been seen to take long."""
-        numbers = range(len(self._observations))
-        return list(thread_pool().map(shoot, numbers) if self._parallel else map(shoot, numbers))
-
-    def _natively(
-        self, adapt: bool, first: int, last: int, x: Array, order: int, residual: Array, jacobian: Array, max_steps: int
-    ) -> tuple[Any, ...]:
-        """Shoot the experiments `first` to `last` - 1 in one call; see `shoot_experiments`."""
-        return shoot_experiments(
-            self._table, x, first, last, adapt, self._detect, self._rtol, self._atol, max_steps, order,
-            self._stop_array, residual, jacobian,
-        )  # fmt: skip
-
-    def _through(
-        self, method: Integrator, i: int, x: Array, order: int, grid: StepGrid | None, residual: Array, jacobian: Array
-    ) -> tuple[Shot, StepGrid]:
-        """Shoot one experiment by a method that is not called by address."""
-        trajectory, run = self.trajectory(x, self._observations[i], order, grid, method)
-        status, t_end, cause = trajectory[:3]
-        if status is not Status.OK:
-            return Shot(i, status, t_end, cause, math.inf), trajectory.grid
-        half_square, bad = self._observe(i, trajectory, run, x, order, residual, jacobian)
-        return Shot(-1, status, t_end, cause, trajectory.error_ratio, half_square, bad), trajectory.grid
-
-    def trajectory(
-        self, x: Array, o: Observation, order: int, grid: StepGrid | None, method: Integrator | None = None
-    ) -> tuple[Trajectory, Run]:
+    def trajectory(self, x: Array, o: Observation, order: int, grid: StepGrid | None) -> Trajectory:
         """Integrate one experiment at `x`."""
-        seeds = self._plan.compiled.parameters(x, o.experiment, order)
-        run = Run.of(seeds, o.t0, o.times, o.ends)
-        trajectory = (method or self._integrator).solve(
-            self._plan.compiled.model(o.experiment), run, grid=grid, rtol=self._rtol, atol=self._atol, order=order,
+        compiled = self._plan.compiled
+        run = Run.of(compiled.parameters(x, o.experiment, order), o.t0, o.times, o.ends)
+        return self._integrator.solve(
+            compiled.model(o.experiment), run, grid=grid, rtol=self._rtol, atol=self._atol, order=order,
             max_steps=self._max_steps, stop=self._stop,
         )  # fmt: skip
-        return trajectory, run
 
-    def _observe(
-        self, i: int, trajectory: Trajectory, run: Run, x: Array, order: int, residual: Array, jacobian: Array
-    ) -> tuple[float, int]:
-        """Fill the rows of experiment number `i` among the observed ones; see `observe_residuals`."""
-        o, plan = self._observations[i], self._plan
-        observe = plan.compiled.observe(o.experiment)
-        slots, slopes = plan.compiled.slot_values(x) if o.row_slots.size else (_NOTHING, _NOTHING)
-        return observe_residuals(
-            (observe.value, observe.jacobian), observe.row_ptr, observe.col, o.times,
-            trajectory.y, trajectory.S, run.p, _NOTHING, run.dp, o.at, o.observable, o.value, o.root_weight,
-            plan.columns[i], o.row_slots, slots, slopes, plan.column_of_slot, plan.data.first[i], order,
-            residual, jacobian,
-        )  # fmt: skip
+    def _tell(self, i: int) -> None:
+        """Write into the table who integrates task `i`."""
+        selection, row = self._selections[i], self._table[i]
+        row[_METHOD], row[_CHOICES], row[_MAX_STEPS] = selection.method.address, selection.choices, selection.max_steps
+        FITTING.put(row, selection.elimination)
+
+    def _shoot_all(self, x: Array, order: int, replay: bool, residual: Array, jacobian: Array) -> Shot:
+        """Shoot all tasks, in threads once one of them has been seen to take long."""
+        n = len(self._selections)
+        if not self._parallel:
+            return self._shoot(0, n, x, order, replay, residual, jacobian)
+        shots = thread_pool().map(lambda i: self._shoot(i, i + 1, x, order, replay, residual, jacobian), range(n))
+        return reduce(Shot.and_also, shots)
+
+    def _shoot(
+        self, first: int, last: int, x: Array, order: int, replay: bool, residual: Array, jacobian: Array
+    ) -> Shot:
+        """Shoot the tasks `first` to `last` - 1; those that ask for something get it."""
+        done: Shot | None = None
+        where = np.empty(last - first + 1, np.int64)
+        while True:
+            *fields, steps, orders = evaluate_tasks(
+                self._table, self._shared, first, last, x, order, replay, residual, jacobian, where
+            )
+            shot = Shot._make(fields)
+            behind = last if shot.failed < 0 else shot.failed
+            if not replay:
+                for i in range(first, behind):
+                    a, b = where[i - first], where[i - first + 1]
+                    self._keep(i, steps[a:b], orders[a:b])
+            if shot.failed < 0:
+                return shot if done is None else done.and_also(shot)
+            if not self._selections[behind].answer(shot.status):
+                self._selections[behind].forget()
+                return shot
+            self._tell(behind)
+            if replay and self.grids is not None:  # the next replay need not find the linear algebra that served
+                self.grids[behind] = self.grids[behind]._replace(algebra=self._selections[behind].algebra)
+            if behind > first:
+                partial = shot._replace(failed=-1)
+                done, first = partial if done is None else done.and_also(partial), behind
+
+    def _keep(self, i: int, steps: Array, orders: npt.NDArray[np.int64]) -> None:
+        """Keep the grid of task `i`."""
+        selection = self._selections[i]
+        selection.remember(steps.size)
+        method = selection.method
+        noted = orders if method.variable_order else _NO_ORDERS
+        self._kept[i] = StepGrid(method.name, steps, self._counts[i].copy(), noted, selection.algebra)
+
+
+_METHOD, _CHOICES, _MAX_STEPS = (FITTING.place(Task, field) for field in ("method", "choices", "max_steps"))

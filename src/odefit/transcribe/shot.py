@@ -15,8 +15,8 @@ class Shot(NamedTuple):
         Which observed experiment failed (-1: none), with which `odefit.integrate.Status`, when, and the state to blame.
     error_ratio
         Largest local integration error over tolerance.
-    half_square, bad
-        Half the sum of squares; a row with a derivative that is not finite (-1: none).
+    half_square, penalty, bad
+        Half the sum of squares of measurements, and of priors; a row with a derivative that is not finite (-1: none).
     """
 
     failed: int
@@ -25,6 +25,7 @@ class Shot(NamedTuple):
     cause: int
     error_ratio: float
     half_square: float = math.nan
+    penalty: float = 0.0
     bad: int = -1
 
     def and_also(self, other: Shot) -> Shot:
@@ -32,4 +33,5 @@ class Shot(NamedTuple):
         if self.failed >= 0 or other.failed >= 0:
             return self if self.failed >= 0 else other
         ratio, half_square = max(self.error_ratio, other.error_ratio), self.half_square + other.half_square
-        return Shot(-1, 0, math.nan, -1, ratio, half_square, max(self.bad, other.bad))
+        penalty = self.penalty + other.penalty
+        return Shot(-1, 0, math.nan, -1, ratio, half_square, penalty, max(self.bad, other.bad))

@@ -19,7 +19,6 @@ from odefit.solve import Evaluation, Failed, HeavyMisfit, LeastSquares, LinearMo
 from odefit.solve.bordered import BorderedLinear
 from odefit.solve.dense import DenseLinear
 from odefit.transcribe.observation import Observation, Observations
-from odefit.transcribe.penalty import penalise
 from odefit.transcribe.plan import plan_of
 from odefit.transcribe.shooting import Shooter
 from odefit.transcribe.shot import Shot
@@ -106,18 +105,13 @@ class SingleShooting:
         if not adapt and self._shooter.grids is None:
             return Failed(x, self._generation, "the last adaptation of the step grids failed")
         residual = np.empty(self.n_residuals)
-        # rows of an experiment are zero in columns it does not depend on
-        jacobian = np.zeros((self.n_residuals if order else 0, self._n_columns))
+        jacobian = np.empty((self.n_residuals if order else 0, self._n_columns))
         shoot = self._shooter.adapt if adapt else self._shooter.replay
         shot = shoot(x, order, residual, jacobian)
         if shot.failed >= 0:
             return Failed(x, self._generation, self._words_for_failure(shot), shot.status == Status.STOPPED)
-        penalty, bad = 0.0, shot.bad
-        differences = residual
-        if self._has_priors:
-            differences = residual[: self.n_data]
-            penalty, bad_prior = self._penalise(x, order, residual, jacobian)
-            bad = max(bad, bad_prior)
+        penalty, bad = shot.penalty, shot.bad
+        differences = residual[: self.n_data] if self._has_priors else residual
         if not math.isfinite(shot.half_square + penalty):
             return Failed(x, self._generation, self._words_for_nonfinite(residual))
         if bad >= 0:  # a NaN among the derivatives would look like no influence
@@ -178,11 +172,6 @@ class SingleShooting:
         if self.plan.layout is None:
             return DenseLinear(jacobian, residual, data.heavy, data.heavy_factor, data.heavy_root)
         return BorderedLinear(jacobian, residual, self.plan.layout)
-
-    def _penalise(self, x: Array, order: int, residual: Array, jacobian: Array) -> tuple[float, int]:
-        """Fill the rows of the priors; see `penalise`."""
-        slots, slopes = self.compiled.slot_values(x)
-        return penalise(self.compiled, slots, slopes, self.plan.column_of_slot, order, self.n_data, residual, jacobian)
 
     def _words_for_failure(self, shot: Shot) -> str:
         number = self.observations[shot.failed].experiment

@@ -1,0 +1,108 @@
+"""Who integrates a task, and with which linear algebra: the one place where statuses that ask for something are answered.
+
+A kernel that cannot go on as it was told ends with a status: an explicit method that meets a stiff model (STIFF, or too
+many steps), or an elimination whose entries grow (REORDER).  `Selection.answer` says whether it is worth while to try
+again, and `method`, `choices`, `algebra` and `max_steps` then hold how.
+
+An explicit method that gave up on a task is next time allowed no more steps than the method after it took: at tight
+tolerances those that show stiffness anew would cost more than the whole stiff solution.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from odefit.compile import CompiledModel
+from odefit.integrate.contract import Integrator, Status, StepGrid
+from odefit.integrate.elimination import LinearAlgebra, exchanging, linear_algebra, reordered
+from odefit.native.linear_systems import Elimination
+
+if TYPE_CHECKING:
+    from odefit.integrate.single_method import SingleMethod
+
+GIVES_UP = (Status.STIFF, Status.TOO_MANY_STEPS)
+"""Statuses after which the next candidate is tried, if there is one."""
+
+
+class Candidate(NamedTuple):
+    """A method that may integrate a task, and the bits it is told (`Task.choices`)."""
+
+    method: SingleMethod
+    choices: int
+
+
+class Selection:
+    """The choice for one task, from call to call.
+
+    Attributes
+    ----------
+    method, choices
+        Who integrates.
+    algebra
+        The linear algebra of an implicit method.
+    max_steps
+        Its limit on attempted steps.
+    """
+
+    method: SingleMethod
+    choices: int
+    algebra: LinearAlgebra | None
+    max_steps: int
+
+    def __init__(self, choice: Integrator, model: CompiledModel, rtol: float, max_steps: int) -> None:
+        self._choice, self._model = choice, model
+        self._candidates = choice.candidates(rtol)
+        self._limit = self._patience = max_steps
+        self._number = 0
+        self._no_algebra = Elimination()
+
+    def choose(self) -> None:
+        """Begin anew: steps are to be chosen, by the first candidate."""
+        self._number = 0
+        self._take(*self._candidates[0])
+        if len(self._candidates) > 1:
+            self.max_steps = self._patience
+
+    def replay(self, grid: StepGrid) -> None:
+        """Let the method that made `grid` take its steps again."""
+        self._number = len(self._candidates)
+        self._take(self._choice.maker(grid.method), 0, grid.algebra)
+
+    def _take(self, method: SingleMethod, choices: int, algebra: LinearAlgebra | None = None) -> None:
+        self.method, self.choices, self.max_steps = method, choices, self._limit
+        self._tried = 0
+        if method.implicit:
+            self.algebra = linear_algebra(self._model) if algebra is None else algebra
+            self._trouble = np.empty(self._model.rhs.col.size + 1)
+        else:
+            self.algebra = None
+
+    @property
+    def elimination(self) -> Elimination:
+        """What the kernel is told of the linear algebra."""
+        return self._no_algebra if self.algebra is None else self.algebra.told(self._trouble)
+
+    def answer(self, status: int) -> bool:
+        """Tell whether a task that ended with `status` is to be tried again, and change what must be changed."""
+        if status == Status.REORDER and self.algebra is not None:
+            if self._tried == 0:
+                self.algebra = reordered(self._model, self._trouble[:-1], float(self._trouble[-1]))
+            else:
+                self.algebra = exchanging(self._model, instead=self.algebra)
+            self._tried += 1
+            return True
+        if status in GIVES_UP and self._number + 1 < len(self._candidates):
+            self._number += 1
+            self._take(*self._candidates[self._number])
+            return True
+        return False
+
+    def remember(self, n_steps: int) -> None:
+        """Note how many steps the task took in the end."""
+        self._patience = n_steps if self._number > 0 else self._limit
+
+    def forget(self) -> None:
+        """Note that the task failed."""
+        self._patience = self._limit

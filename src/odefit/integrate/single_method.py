@@ -1,0 +1,83 @@
+"""Integrators that are one method: they differ in their kernel and in what it can do."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, ClassVar
+
+from odefit.compile import CompiledModel
+from odefit.errors import OdefitError
+from odefit.integrate.contract import Counters, Run, StepGrid, Trajectory
+from odefit.integrate.selection import Candidate
+from odefit.integrate.solving import solve_run
+from odefit.integrate.task import METHOD
+from odefit.native.kernel_calls import kernel_address
+from odefit.native.stop import StopFlag
+
+_COUNTERS = len(Counters._fields)
+
+
+class SingleMethod:
+    """What integrators of one method have in common.
+
+    Attributes
+    ----------
+    name
+        Of the method; its step grids carry it.
+    kernel
+        What `odefit.integrate.time_loop.time_loop` made of its steps.
+    derivatives
+        See `Trajectory`.
+    implicit
+        Whether it solves linear systems.
+    variable_order
+        Whether its step grids note orders.
+    highest_order
+        Of derivatives.
+    choices
+        `Task.choices`.
+    """
+
+    name: ClassVar[str]
+    kernel: ClassVar[Any]
+    derivatives: ClassVar[str] = "discrete"
+    implicit: ClassVar[bool] = False
+    variable_order: ClassVar[bool] = False
+    highest_order: ClassVar[int] = 2
+    choices: int = 0
+
+    @cached_property
+    def address(self) -> int:
+        """Where the kernel is; it is compiled, or read from the cache, on first access."""
+        return kernel_address(self.kernel, METHOD)
+
+    def candidates(self, rtol: float) -> tuple[Candidate, ...]:
+        """See `Integrator.candidates`."""
+        return (Candidate(self, self.choices),)
+
+    def maker(self, method: str) -> SingleMethod:
+        """See `Integrator.maker`."""
+        if method != self.name:
+            raise OdefitError(f"a step grid of '{method}' cannot be replayed by '{self.name}'")
+        return self
+
+    def check(self, grid: StepGrid, n_pieces: int) -> None:
+        """Refuse a grid that does not fit a task of so many pieces."""
+        grid_pieces = grid.counts.size - _COUNTERS
+        if grid_pieces != n_pieces:
+            raise OdefitError(f"a step grid of {grid_pieces} pieces cannot be replayed in a run of {n_pieces}")
+
+    def solve(
+        self,
+        model: CompiledModel,
+        run: Run,
+        *,
+        grid: StepGrid | None = None,
+        rtol: float,
+        atol: float,
+        order: int = 0,
+        max_steps: int = 100_000,
+        stop: StopFlag | None = None,
+    ) -> Trajectory:
+        """See `Integrator.solve`."""
+        return solve_run(self, model, run, grid, rtol, atol, order, max_steps, stop)

@@ -1,0 +1,187 @@
+"""The loop over time, the same for every method: pieces, steps chosen or replayed, output, limits.
+
+A method is its steps (`Method`): the loop asks it to begin a piece, to attempt a step, to differentiate one that is
+taken, to interpolate in it, and to move on.  `time_loop` joins the two to one kernel, so that nothing is called through
+a pointer inside the loop but model functions and the sink.
+
+What a method must remember from step to step stands in its *room*, a named tuple of arrays.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from odefit.integrate.contract import Counters, Status
+from odefit.integrate.stepping import append_order, append_step
+from odefit.integrate.task import call_sink, elimination_at, task_at
+from odefit.native.kernel import kernel, named
+
+_OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _, _NOT_SOLVED = map(int, tuple(Status)[:8])
+_COUNTERS = len(Counters._fields)
+_SMALLEST_STEP = 1e-290
+_TINY = 4.0 * float(np.finfo(float).eps)
+
+SOLVED, UNSOLVED, NOT_FINITE = 0, -1, -2
+"""How an attempt ends; a positive number is a `Status` that ends the integration."""
+
+
+class Method(NamedTuple):
+    """The steps of a method, as kernels.
+
+    Attributes
+    ----------
+    stride
+        Number of equal steps that are attempted together.
+    make_room(task, elimination, order)
+        Return the room, initial state and directions in it.
+    begin(task, elimination, room, t, t_end, replay)
+        Begin a piece at `t`: return status, the state to blame, and the first step size to try (unused on replay).
+    attempt(task, elimination, room, t, h, t_new, t_out, step)
+        Try steps of size `h` from `t` to `t_new`; the next output is at `t_out`.  On replay `step` is the number of the
+        step in the grid, else -1.  Return how it ended, the largest error over tolerance, and the state it belongs to.
+    differentiate(task, elimination, room, t, h, t_new)
+        Compute the directions of a step that is taken: return status, the state to blame, and their error over tolerance
+        (0: they take no part in the error test).
+    retry(task, room, ratio, outcome)
+        Return by how much to shorten a step that was rejected.
+    interpolate(task, room, t, h, t_new, t_out)
+        Write states and directions at `t_out` to ``room.y_out``, ``room.s_out`` and ``room.s2_out``, in row 0.
+    advance(task, room, t, h, t_new, ratio, replay)
+        Move to the end of a step that is taken: return status, the factor of the next step size, and what the grid notes
+        as its order.
+    """
+
+    stride: int
+    make_room: Callable[..., Any]
+    begin: Callable[..., Any]
+    attempt: Callable[..., Any]
+    differentiate: Callable[..., Any]
+    retry: Callable[..., Any]
+    interpolate: Callable[..., Any]
+    advance: Callable[..., Any]
+
+
+@kernel(inline=True)
+def _step_length(t, h, t_end, stride, attempts, max_steps, was_nonfinite):
+    """Return status, the step size, and whether the step is the last one of its piece."""
+    if t + stride * 1.01 * h >= t_end:
+        h = (t_end - t) / stride  # may be as short as rounding: data that close to the start are no failure
+        last = True
+    else:
+        last = False
+        if h <= _TINY * abs(t) or h < _SMALLEST_STEP:
+            return (_NONFINITE if was_nonfinite else _UNDERFLOW), h, last
+    return (_TOO_MANY if attempts + stride > max_steps else _OK), h, last
+
+
+def time_loop(name: str, method: Method) -> Any:
+    """Return the kernel `name` that integrates by `method`."""
+    stride, make_room, begin, attempt, differentiate, retry, interpolate, advance = method
+
+    @kernel(inline=True)
+    def write_outputs(table, i, task, room, t, h, t_new, next_time):
+        """Hand what was asked for up to `t_new` to the sink; return the number of the next output."""
+        times = task.times
+        while next_time < times.size and times[next_time] <= t_new:
+            interpolate(task, room, t, h, t_new, times[next_time])
+            call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
+            next_time += 1
+        return next_time
+
+    @kernel
+    @named(name)
+    def solve(table, i, order, replay, taken, orders, n_taken):
+        """Integrate task `i` of a table through all its pieces.
+
+        Parameters
+        ----------
+        order, replay
+            Of the derivatives wanted; whether the steps of the task's grid are taken again.
+        taken, orders, n_taken
+            Where chosen steps and their orders are noted, behind `n_taken` that are there.
+
+        Returns
+        -------
+        status, t, cause, ratio, reached, n_taken, taken, orders
+            Status code, time reached, state to blame (-1: none), largest error over tolerance, number of outputs
+            written; the steps, in longer arrays if they had to grow.
+        """
+        task, elimination = task_at(table, i), elimination_at(table, i)
+        counts, ends = task.counts, task.ends
+        for j in range(_COUNTERS):
+            counts[j] = 0
+        room = make_room(task, elimination, order)
+        differentiates = order >= 1 and task.n_directions > 0
+        status, cause, ratio_most = _OK, -1, 0.0
+        t, h, rejected, attempts, step = task.start, 0.0, 0, 0, 0
+        next_time = 0
+        if task.times.size > 0 and task.times[0] <= t:
+            call_sink(task.sink, (table, i, 0, room.y_out, room.s_out, room.s2_out))
+            next_time = 1
+
+        for piece in range(ends.size if task.n > 0 else 0):
+            t_end, begun = ends[piece], n_taken
+            behind = step + counts[_COUNTERS + piece] if replay else 0
+            was_nonfinite = False
+            status, cause, h = begin(task, elimination, room, t, t_end, replay)
+            if status == _NONFINITE_START and piece > 0:
+                status = _NONFINITE
+            while status == _OK and (step < behind if replay else t < t_end):
+                if replay:
+                    h, last = task.steps[step], step + stride == behind
+                else:
+                    status, h, last = _step_length(t, h, t_end, stride, attempts, task.max_steps, was_nonfinite)
+                if task.stop[0] != 0:
+                    status = _STOPPED
+                if status != _OK:
+                    break
+                attempts += stride
+                t_new = t_end if last else t + stride * h
+                t_out = task.times[next_time] if next_time < task.times.size else np.inf
+                outcome, ratio, worst = attempt(
+                    task, elimination, room, t, h, t_new, t_out, step if replay else -1
+                )  # fmt: skip
+                if outcome > 0:
+                    status = outcome
+                    break
+                if differentiates and outcome == SOLVED and (replay or ratio <= 1.0):
+                    status, bad, other = differentiate(task, elimination, room, t, h, t_new)
+                    if status != _OK:
+                        cause = bad
+                        break
+                    if other > ratio:
+                        ratio, worst = other, bad
+                if replay and not math.isfinite(ratio):
+                    status, cause = (_NOT_SOLVED if outcome == UNSOLVED else _NONFINITE), worst
+                    break
+                if not replay and not ratio <= 1.0:
+                    rejected += stride
+                    cause = worst
+                    was_nonfinite = outcome == NOT_FINITE or (outcome == SOLVED and not math.isfinite(ratio))
+                    h *= retry(task, room, ratio, outcome)
+                    continue
+                if ratio > ratio_most:
+                    ratio_most, cause = ratio, worst
+                next_time = write_outputs(table, i, task, room, t, h, t_new, next_time)
+                status, factor, mark = advance(task, room, t, h, t_new, ratio, replay)
+                step += stride
+                if not replay:
+                    for _ in range(stride):
+                        taken = append_step(taken, n_taken, h)
+                        orders = append_order(orders, n_taken, mark)
+                        n_taken += 1
+                t, was_nonfinite = t_new, False
+                h *= factor
+            if not replay:
+                counts[_COUNTERS + piece] = n_taken - begun
+            if status != _OK:
+                break
+
+        counts[0], counts[1] = attempts - rejected, rejected
+        return status, t, cause, ratio_most, next_time, n_taken, taken, orders
+
+    return solve

@@ -1,0 +1,99 @@
+"""Tasks in one native call: parameters, integration, residuals.
+
+A small problem would spend as long between kernels as in them.  Therefore an evaluation is one kernel.  What it needs
+of each task stands in a row of a table (see `odefit.transcribe.record`); the method that integrates a task, and the sink
+that makes rows of residuals at its output times, are called by their addresses there.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from odefit.compile.parameter_map import Mapping, Unknowns, fill_slots, map_slots
+from odefit.integrate.task import METHOD, Task, task_at
+from odefit.native.kernel import kernel
+from odefit.native.kernel_calls import kernel_call
+from odefit.native.records import keep_alive
+from odefit.transcribe.record import FITTING, SHARED, Measured, Penalty
+from odefit.transcribe.rows import measured_at, scratch_size, tally, write_priors
+
+_call_method = kernel_call(METHOD)
+_mapping_at = FITTING.reader(Mapping)
+_unknowns_at, _penalty_at = SHARED.reader(Unknowns), SHARED.reader(Penalty)
+_write_seeds = FITTING.writer(Task, "p", "y0", "dp", "dy0")
+_write_grid = FITTING.writer(Task, "steps", "orders")
+_write_aims = FITTING.writer(Measured, "order", "width", "residual", "jacobian", "slots", "slopes", "scratch")
+
+
+@kernel(inline=True, allocating=True)
+def _prepare(table, i, slots, order, residual, jacobian, width):
+    """Put what task `i` runs with, and where its rows go, into the table; return the memory that holds it."""
+    task, mapping, measured = task_at(table, i), _mapping_at(table, i), measured_at(table, i)
+    n, n_p, q = task.n, task.n_parameters, task.n_columns if order >= 1 else 0
+    pool = np.empty(n + n_p + (n + n_p) * q + scratch_size(task, measured))
+    p, y0, at = pool[:n_p], pool[n_p : n_p + n], n_p + n
+    dp, dy0, at = pool[at : at + n_p * q], pool[at + n_p * q : at + (n_p + n) * q], at + (n_p + n) * q
+    nothing = pool[:0]
+    map_slots(mapping, task.start, slots, q, order, (p, y0, dp, dy0, nothing, nothing))
+    _write_seeds(table, i, (p, y0, dp, dy0))
+    _write_aims(table, i, (order, width, residual, jacobian, slots[0], slots[1], pool[at:]))
+    return pool
+
+
+@kernel
+def evaluate_tasks(table, shared, first, last, x, order, replay, residual, jacobian, where):
+    """Integrate the tasks `first` to `last` - 1 and fill their rows; behind the last task of all, those of the priors.
+
+    Without `replay` new steps are chosen, and their addresses noted in the table: whoever calls must keep them.
+
+    Parameters
+    ----------
+    shared
+        See `SHARED`.
+    residual, jacobian
+        Filled: (N,), (N, width); below order 1 the Jacobian has no rows.
+    where
+        Task i has the steps ``where[i - first]`` to ``where[i - first + 1] - 1`` of those that are returned; filled.
+
+    Returns
+    -------
+    failed, status, t, cause, ratio, half_square, penalty, bad
+        See `Shot`.
+    steps, orders
+        Those that were chosen.
+    """
+    unknowns, prior = _unknowns_at(shared, 0), _penalty_at(shared, 0)
+    n_slots, width = unknowns.values.size, jacobian.shape[1]
+    pool, flat = np.empty(3 * n_slots), jacobian.reshape(jacobian.size)
+    slots = pool[:n_slots], pool[n_slots : 2 * n_slots], pool[2 * n_slots :]
+    fill_slots(unknowns, x, slots[0], slots[1], slots[2])
+    size = 0 if replay else 64
+    taken, orders, n_taken = np.empty(size), np.empty(size, np.int64), 0
+    ratio_most, half_square, penalty, bad = 0.0, 0.0, 0.0, -1
+    failed, status, t, cause, behind = -1, 0, 0.0, -1, last
+    where[0] = 0
+    for i in range(first, last):
+        room = _prepare(table, i, slots, order, residual, flat, width)
+        task, measured = task_at(table, i), measured_at(table, i)
+        status, t, cause, ratio, _, n_taken, taken, orders = _call_method(
+            task.method, (table, i, order, replay, taken, orders, n_taken)
+        )
+        keep_alive(room)
+        if status != 0:
+            failed, behind = i, i
+            break
+        if not replay:
+            where[i - first + 1] = n_taken
+        begin = measured.first_row
+        squares, bad_row = tally(residual, flat, width, begin, begin + measured.value.size, order)
+        ratio_most, half_square, bad = max(ratio_most, ratio), half_square + squares, max(bad, bad_row)
+    if not replay:
+        for i in range(first, behind):
+            a, b = where[i - first], where[i - first + 1]
+            _write_grid(table, i, (taken[a:b], orders[a:b]))
+    if failed < 0 and last == table.shape[0] and prior.value != 0:
+        write_priors(prior, slots[0], slots[1], order, residual, flat, width)
+        penalty, bad_row = tally(residual, flat, width, prior.first_row, residual.size, order)
+        bad = max(bad, bad_row)
+    keep_alive(pool)
+    return failed, status, t, cause, ratio_most, half_square, penalty, bad, taken, orders
