@@ -58,6 +58,7 @@ from odefit.integrate.elimination import Index, dense_algebra
 from odefit.integrate.stepping import append_step, fill_nan, first_nonfinite, initial_step
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
+from odefit.native.linear_systems import Elimination
 from odefit.native.stop import StopFlag
 
 _OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _NONFINITE_DERIVATIVE = (
@@ -281,7 +282,7 @@ _NO_STEPS = np.empty(0)
 _NEVER = StopFlag().array
 
 
-def _pattern(model: CompiledModel) -> tuple[Index, ...]:
+def _pattern(model: CompiledModel) -> Elimination:
     """Return the pattern of the Jacobian for dense elimination, see `odefit.native.linear_systems`."""
     return model.kept.get("dense pattern", lambda: dense_algebra(model.rhs).pattern)
 

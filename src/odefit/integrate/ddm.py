@@ -7,8 +7,8 @@ A step of order k solves, with coefficients from the actual time points (see `od
 Step sizes and orders determine the solution; the predictor is only a start for Newton's method.  With z = (y, p) the
 derivatives of this equation are linear, all with the matrix c_0 I - f_y at the solution,
 
-    (c_0 I - f_y) (S_n - S_{n-1})   = f_y S_{n-1} + f_p dp - sum_j c_j (S_{n-j} - S_{n-1}),
-    (c_0 I - f_y) (S2_n - S2_{n-1}) = f_y S2_{n-1} + f_p d2p + D2f[z_a, z_b] - sum_j c_j (S2_{n-j} - S2_{n-1}),
+    (c_0 I - f_y) S_n  = c_0 S_{n-1}  - sum_j c_j (S_{n-j} - S_{n-1})   + f_p dp,
+    (c_0 I - f_y) S2_n = c_0 S2_{n-1} - sum_j c_j (S2_{n-j} - S2_{n-1}) + f_p d2p + D2f[z_a, z_b],
 
 and are solved once a step is accepted.  Newton's method goes on to rounding, on chosen steps as on replayed ones,
 with an old factorisation as long as it contracts fast enough; the sensitivities are solved with the Jacobian at the
@@ -49,6 +49,7 @@ from odefit.integrate.multistep import (
 from odefit.integrate.stepping import append_step, fill_nan, first_nonfinite
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
+from odefit.native.linear_systems import seed_products
 from odefit.native.stop import StopFlag
 
 _OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _NONFINITE_DERIVATIVE, _NOT_SOLVED = (
@@ -158,15 +159,15 @@ def ddm_solve(
     # sensitivities: the flat names are the same memory
     b1, b2 = (q + 3) // 4, (m2 + 3) // 4
     n1, n2 = b1 * n * 4, b2 * n * 4
-    s1, r1 = np.zeros((depth, b1, n, 4)), np.empty((b1, n, 4))
-    s2, r2, d2 = np.zeros((depth, b2, n, 4)), np.empty((b2, n, 4)), np.zeros((1, b2, n, 4))
+    s1, r1, r2 = np.zeros((depth, b1, n, 4)), np.zeros((b1, n, 4)), np.empty((1, b2, n, 4))
     s1_flat, r1_flat = s1.reshape(depth, n1), r1.reshape(n1)
-    s2_flat, r2_flat, d2_flat = s2.reshape(depth, n2), r2.reshape(n2), d2.reshape(n2)
+    s2_flat, r2_flat = np.zeros((depth, n2)), r2.reshape(n2)
     start1, start2 = in_blocks(dy0, q), in_blocks(d2y0, m2)
     p1, p2 = in_blocks(dp, q), in_blocks(d2p, m2)
+    seeds1, seeds2 = seed_products(pattern, n, p1), seed_products(pattern, n, p2)
     v1, v2, v3 = np.empty(n + n_p), np.empty(n + n_p), np.empty(n)
     a1, pivots1 = (np.empty(n_values), np.empty(n_pivots, np.int64)) if q > 0 else (a[:0], pivots[:0])
-    slopes, nothing = np.empty(n1 if test else 0), base[:0]
+    slopes = np.empty(n1 if test else 0)
     taken = np.empty(steps.size if replay else 64)
     taken_orders = np.empty(steps.size if replay else 64)
 
@@ -281,8 +282,8 @@ def ddm_solve(
             if q > 0 and outcome == CONVERGED and (replay or ratio <= 1.0):
                 solved, bad = directions_of_step(
                     functions, pattern, cost, limit, t_new, y, p, u, n, q, c, w, slot, rate, shift, worst, jac,
-                    a, pivots, a1, pivots1, work, s1, s1_flat, p1, r1, r1_flat, s2, s2_flat, p2, r2, r2_flat,
-                    d2, d2_flat, v1, v2, v3, nothing,
+                    a, pivots, a1, pivots1, work, s1, s1_flat, p1, seeds1, r1, r1_flat, s2_flat, seeds2, r2, r2_flat,
+                    v1, v2, v3,
                 )  # fmt: skip
                 n_jac += 1
                 if solved == TOO_LARGE:

@@ -15,8 +15,16 @@ from odefit.integrate.directions import add_second
 from odefit.integrate.multistep import past_point, registers_of
 from odefit.integrate.stepping import first_nonfinite
 from odefit.native.calls import call_model
+from odefit.native.finite import all_finite, row_is_finite
 from odefit.native.kernel import kernel
-from odefit.native.linear_systems import FACTORISED, GROWN, add_product, factorise_matrix, solve_blocks
+from odefit.native.linear_systems import (
+    FACTORISED,
+    GROWN,
+    add_product,
+    factorise_matrix,
+    solve_blocks,
+    step_directions,
+)
 
 SOLVED, UNSOLVED = 0, 1
 """How it ends, or `TOO_LARGE`."""
@@ -25,37 +33,21 @@ _FAST = 0.3  # contraction of Newton's method, below which its matrix may serve 
 
 
 @kernel(inline=True)
-def slopes_at_start(jacobian, pattern, t, y, p, u, n, jac, slot, s, seeds, r, r_flat, slopes):
+def slopes_at_start(jacobian, e, t, y, p, u, n, jac, slot, s, seeds, r, r_flat, slopes):
     """Set `slopes` to the derivative of the rates in all directions; return the state to blame, or -1."""
     call_model(jacobian, t, y, slot[1] * n, p, u, jac, 0)
     for i in range(r_flat.size):
         r_flat[i] = 0.0
-    add_product(pattern, jac, n, s, slot[1], seeds, r)
+    add_product(e, jac, n, s, slot[1], seeds, r)
     bad = first_nonfinite(r.reshape(1, r_flat.size), 0, r_flat.size) // 4
     for i in range(r_flat.size):
-        slopes[i] = r_flat[i]
+        slopes[i], r_flat[i] = r_flat[i], 0.0
     return bad % n if bad >= 0 else -1
 
 
 @kernel(inline=True)
-def _solve_directions(pattern, jac, n, c, a, pivots, work, slot, s, s_flat, seeds, r, r_flat, extra):
-    """Set the new sensitivities ``s[slot[0]]``; `extra` is added to the right-hand side if it is not empty."""
-    size = r_flat.size
-    rows, weights = registers_of(slot, c)
-    for i in range(size):
-        r_flat[i] = -past_point(s_flat, rows, weights, i)
-    for i in range(extra.size):
-        r_flat[i] += extra[i]
-    add_product(pattern, jac, n, s, slot[1], seeds, r)
-    solve_blocks(pattern, n, a, pivots, work, r)
-    new, old = slot[0], slot[1]
-    for i in range(size):
-        s_flat[new, i] = s_flat[old, i] + r_flat[i]
-
-
-@kernel(inline=True)
 def _refine_directions(
-    pattern, jac, n, c, w, relax, passes, a, pivots, work, slot, s, s_flat, seeds, r, r_flat
+    e, jac, n, c, w, relax, passes, a, pivots, work, slot, s, s_flat, seeds, r, r_flat
 ):  # fmt: skip
     """Solve for ``s[slot[0]]`` with an old factorisation, by refinement to rounding; tell whether it was reached.
 
@@ -65,14 +57,15 @@ def _refine_directions(
     rows, weights = registers_of(slot, w)
     new, old = rows[0], rows[1]
     c0, size = c[0], r_flat.size
+    r_row = r.reshape(1, size)
     for i in range(size):
         s_flat[new, i] = s_flat[old, i] + past_point(s_flat, rows, weights, i)
     old_largest = np.inf
     for _ in range(passes):
         for i in range(size):
             r_flat[i] = -past_point(s_flat, rows, coefficients, i) - c0 * (s_flat[new, i] - s_flat[old, i])
-        add_product(pattern, jac, n, s, new, seeds, r)
-        solve_blocks(pattern, n, a, pivots, work, r)
+        add_product(e, jac, n, s, new, seeds, r)
+        solve_blocks(e, n, a, pivots, work, r_row, 0)
         largest = 0.0
         for b in range(r.shape[0]):
             for lane in range(4):
@@ -94,13 +87,14 @@ def _refine_directions(
 
 
 @kernel(inline=True)
-def _nonfinite_row(pattern, jac, n):
+def _nonfinite_row(e, jac, n):
     """Return the last state whose derivatives are not all finite, or -1."""
     bad = -1
-    for i in range(n):
-        for e in range(pattern[0][i], pattern[0][i + 1]):
-            if not math.isfinite(jac[e]):
-                bad = i
+    if not all_finite(jac):
+        for i in range(n):
+            for g in range(e.row_ptr[i], e.row_ptr[i + 1]):
+                if not math.isfinite(jac[g]):
+                    bad = i
     return bad
 
 
@@ -115,8 +109,8 @@ def _refinement_passes(rate, cost, n_blocks):
 
 @kernel(inline=True)
 def directions_of_step(
-    functions, pattern, cost, limit, t, y, p, u, n, q, c, w, slot, rate, shift, worst, jac, a, pivots, a1, pivots1,
-    work, s1, s1_flat, p1, r1, r1_flat, s2, s2_flat, p2, r2, r2_flat, d2, d2_flat, v1, v2, v3, nothing,
+    functions, e, cost, limit, t, y, p, u, n, q, c, w, slot, rate, shift, worst, jac, a, pivots, a1, pivots1,
+    work, s1, s1_flat, p1, seeds1, r1, r1_flat, s2_flat, seeds2, r2, r2_flat, v1, v2, v3,
 ):  # fmt: skip
     """Solve for the sensitivities of a step whose state is found.
 
@@ -128,10 +122,11 @@ def directions_of_step(
         The state to blame if the matrix is singular.
     a1, pivots1
         Room for the factors of a matrix of their own.
-    s1, ..
-        Directions of first order.
-    s2, ..
-        Directions of second order, if there are any, and work for the second derivatives of the rates.
+    s1, .., seeds1, r1
+        Directions of first order, products with their seeds (see `step_directions`), and zeros.
+    s2_flat, seeds2, r2, v1, ..
+        Directions of second order, if there are any, and work for the second derivatives of the rates, `r2` of shape
+        (1, blocks, n, 4).
 
     Returns
     -------
@@ -139,7 +134,7 @@ def directions_of_step(
     """
     _, jacobian, second = functions
     call_model(jacobian, t, y, slot[0] * n, p, u, jac, 0)
-    bad = _nonfinite_row(pattern, jac, n)
+    bad = _nonfinite_row(e, jac, n)
     if bad >= 0:
         return UNSOLVED, bad
     n_pairs = r2_flat.size
@@ -147,19 +142,21 @@ def directions_of_step(
     solved = False
     if passes > 0:
         relax = 2.0 * shift / (shift + c[0])
-        solved = _refine_directions(
-            pattern, jac, n, c, w, relax, passes, a, pivots, work, slot, s1, s1_flat, p1, r1, r1_flat
-        )
+        solved = _refine_directions(e, jac, n, c, w, relax, passes, a, pivots, work, slot, s1, s1_flat, p1, r1, r1_flat)
+        finite = row_is_finite(s1_flat, slot[0])
+        for i in range(r1_flat.size):
+            r1_flat[i] = 0.0
     if not solved:
-        outcome = factorise_matrix(pattern, jac, c[0], n, a1, pivots1, work, limit)
+        outcome = factorise_matrix(e, jac, c[0], n, a1, pivots1, work, limit)
         if outcome != FACTORISED:
             return (TOO_LARGE if outcome == GROWN and limit < np.inf else UNSOLVED), worst
-        _solve_directions(pattern, jac, n, c, a1, pivots1, work, slot, s1, s1_flat, p1, r1, r1_flat, nothing)
-    bad = first_nonfinite(s1_flat, slot[0], s1_flat.shape[1]) // 4
-    if n_pairs > 0 and bad < 0:
+        finite = step_directions(e, jac, n, slot, c, a1, pivots1, work, s1_flat, seeds1, r1_flat)
+    if not finite:
+        return UNSOLVED, first_nonfinite(s1_flat, slot[0], s1_flat.shape[1]) // 4 % n
+    if n_pairs > 0:
         for i in range(n_pairs):
-            d2_flat[i] = 0.0
-        add_second(second, t, y, slot[0] * n, p, u, s1[slot[0]], p1, n, q, v1, v2, v3, d2, 0)
-        _solve_directions(pattern, jac, n, c, a1, pivots1, work, slot, s2, s2_flat, p2, r2, r2_flat, d2_flat)
-        bad = first_nonfinite(s2_flat, slot[0], n_pairs) // 4
-    return (SOLVED, -1) if bad < 0 else (UNSOLVED, bad % n)
+            r2_flat[i] = 0.0
+        add_second(second, t, y, slot[0] * n, p, u, s1[slot[0]], p1, n, q, v1, v2, v3, r2, 0)
+        if not step_directions(e, jac, n, slot, c, a1, pivots1, work, s2_flat, seeds2, r2_flat):
+            return UNSOLVED, first_nonfinite(s2_flat, slot[0], n_pairs) // 4 % n
+    return SOLVED, -1

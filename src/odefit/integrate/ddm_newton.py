@@ -18,6 +18,7 @@ from odefit.native.linear_systems import FACTORISED, GROWN, factorise_matrix, so
 CONVERGED, SLOW, NOT_FINITE, TOO_LARGE = 0, 1, 2, 3
 """How it ends; `TOO_LARGE`: entries grew in the elimination, which needs another order."""
 _EPS = float(np.finfo(float).eps)
+_LARGEST = float(np.finfo(float).max)
 _MOST_ITERATIONS, _MOST_MATRICES = 40, 4
 _ROUNDING = 1e3  # corrections below this many roundings that no longer shrink are rounding
 
@@ -49,7 +50,7 @@ def _is_small(delta, y, row, n, rtol, atol):
 
 @kernel(inline=True)
 def newton_step(
-    functions, pattern, t, y, new, old, p, u, n, c0, base, start, f, delta, jac, a, pivots, work,
+    functions, e, t, y, new, old, p, u, n, c0, base, start, f, delta, jac, a, pivots, work,
     fresh, shift, limit, patience, floor, rtol, atol,
 ):  # fmt: skip
     """Solve for the new state, from the prediction `start`.
@@ -67,10 +68,11 @@ def newton_step(
     while iterations < _MOST_ITERATIONS:
         if divided:
             call_model(jacobian, t, y, new * n, p, u, jac, 0)
-            for e in range(jac.size):
-                if not math.isfinite(jac[e]):
-                    jac[e] = 0.0  # it only helps to find the state, which may exist where its derivative does not
-            outcome = factorise_matrix(pattern, jac, c0, n, a, pivots, work, limit)
+            for g in range(jac.size):
+                jac[g] = (
+                    jac[g] if abs(jac[g]) <= _LARGEST else 0.0
+                )  # it only helps to find the state, which may exist where its derivative does not
+            outcome = factorise_matrix(e, jac, c0, n, a, pivots, work, limit)
             shift = c0
             matrices += 1
             if outcome != FACTORISED:
@@ -81,7 +83,7 @@ def newton_step(
         iterations += 1
         for i in range(n):
             delta[i] = f[0, i] - c0 * (y[new, i] - y[old, i]) - base[i]
-        solve_for_vector(pattern, n, a, pivots, work, delta)
+        solve_for_vector(e, n, a, pivots, work, delta)
         size, worst = _corrections(delta, 2.0 * shift / (shift + c0), y, new, old, n, floor)
         if size <= 1.0:
             return CONVERGED, worst, shift, rate, iterations, matrices
