@@ -39,10 +39,13 @@ def _target_machine(level: int) -> Any:
     return llvm.Target.from_triple(triple).create_target_machine(cpu=cpu, features=features, opt=level, jit=True)
 
 
-def build_object(text: str, size: int) -> bytes:
-    """Compile assembly `text` of about `size` instructions to an object file for this CPU."""
+def build_object(text: str, size: int, *, passes: bool = True) -> bytes:
+    """Compile assembly `text` of about `size` instructions to an object file for this CPU.
+
+    Without `passes` it is taken to be as good as it can be, and only translated.
+    """
     with _lock:
-        small = size < OPTIMISE_BELOW
+        small = passes and size < OPTIMISE_BELOW
         machine = _target_machine(2 if small else 1 if size < CAREFUL_BELOW else 0)
         try:
             module = llvm.parse_assembly(text)

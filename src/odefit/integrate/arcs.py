@@ -12,18 +12,19 @@ import numpy as np
 
 from odefit.integrate.directions import slopes_of
 from odefit.integrate.explicit import shift_stages
-from odefit.integrate.rk32 import error_norm, stages_of_directions, stages_of_states
+from odefit.integrate.rk32 import SCHEME
 from odefit.integrate.stepping import first_nonfinite
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 from odefit.native.linear_systems import (
     FACTORISED,
     add_product,
-    dense_factorise,
-    dense_solve_block,
+    factorise_matrix,
+    solve_blocks,
     solve_for_vector,
 )
 
+_state_stages, _direction_stages, _error = SCHEME.state_stages, SCHEME.direction_stages, SCHEME.error  # (34)-(36)
 _LONGEST_STRETCH = 1.02  # steps at most so much longer stay with the polynomial of the arc
 _ERROR_CONSTANT = 0.25  # (54)
 
@@ -73,8 +74,8 @@ def change_step(dif, before, r, r_before, path, out):
     differences_of(path, out, size)
 
 
-@kernel
-def runge_kutta_arc(functions, t, h, p, u, path, k, y, states, rtol, atol, differentiate, s_path, s, z, seeds, k1):
+@kernel(inline=True)
+def runge_kutta_arc(task, room, t, h, differentiate):
     """Compute the first arc from ``path[0]`` by (34), (35); to `differentiate`, sensitivities from ``s_path[0]`` too.
 
     Returns
@@ -82,34 +83,32 @@ def runge_kutta_arc(functions, t, h, p, u, path, k, y, states, rtol, atol, diffe
     ratio, cause, bad
         Largest error over tolerance (36) and its state; the first sensitivity that is not finite (-1: none).
     """
-    rhs, directions, _ = functions
-    n, size = path.shape[1], s.size
-    s_flat, z_flat, k1_flat = s.reshape(1, size), z.reshape(1, size), k1.reshape(4, size)
+    n, size, y, path = task.n, room.s.shape[1], room.y, room.path
     ratio_most, cause = 0.0, -1
     for i in range(n):
         y[0, i] = path[0, i]
-    call_model(rhs, t, y, 0, p, u, k, 0)
+    call_model(task.value, t, y, 0, task.p, task.u, room.k, 0)
     if differentiate:
         for i in range(size):
-            s_flat[0, i] = s_path[0, i]
-        slopes_of(directions, t, y, 0, p, u, s, seeds, n, k1, 0)
+            room.s[0, i] = room.s_path[0, i]
+        slopes_of(task, t, y, 0, room.s, room.seeds, room.slopes, 0)
     for j in range(3):
         begin = t + j * h
-        stages_of_states(rhs, begin, h, y, p, u, n, k, states)
-        ratio, worst = error_norm(y, states, h, k, n, rtol, atol)
+        _state_stages(task, begin, h, y, room.k, room.states)
+        ratio, worst = _error(y, room.states, h, room.k, n, task.rtol, task.atol)
         if ratio > ratio_most:
             ratio_most, cause = ratio, worst
         if not math.isfinite(ratio):
             break
         if differentiate:
-            stages_of_directions(directions, begin, h, s_flat, z_flat, z, seeds, p, u, n, states, k1_flat, k1)
-            bad = max(first_nonfinite(z_flat, 0, size), first_nonfinite(k1_flat, 3, size))
+            _direction_stages(task, begin, h, room.states, room.s, room.z, room.seeds, room.slopes)
+            bad = max(first_nonfinite(room.z, 0, size), first_nonfinite(room.slopes, 3, size))
             if bad >= 0:
                 return ratio_most, cause, bad
-            shift_stages(s_flat, z_flat, 0, k1_flat, 3, size)
+            shift_stages(room.s, room.z, 0, room.slopes, 3, size)
             for i in range(size):
-                s_path[j + 1, i] = s_flat[0, i]
-        shift_stages(y, states, 3, k, 3, n)
+                room.s_path[j + 1, i] = room.s[0, i]
+        shift_stages(y, room.states, 3, room.k, 3, n)
         for i in range(n):
             path[j + 1, i] = y[0, i]
     return ratio_most, cause, -1
@@ -124,40 +123,40 @@ def _add_up(dif, size):
         dif[3, i] += dif[2, i]
 
 
-@kernel
-def bdf_arc(functions, pattern, t, h, t_new, p, u, dif, path, f, rest, old, delta, jac, a, pivots, work, rtol, atol):
-    """Compute an arc of states by (49), from the differences `dif` for its step, which move to its end.
+@kernel(inline=True)
+def bdf_arc(task, e, room, t, h, t_new):
+    """Compute an arc of states by (49), from the differences `now` for its step, which move to its end.
 
     Returns
     -------
     ratio, cause, n_rhs
         Largest error over tolerance (inf: a value is not finite), its state, evaluations of f.
     """
-    rhs, _, jacobian = functions
-    n, shift, n_rhs = path.shape[1], 11.0 / (6.0 * h), 0
+    n, shift, n_rhs = task.n, 11.0 / (6.0 * h), 0
+    dif, path, jac, delta = room.now, room.path, room.jac, room.delta
     for i in range(n):
         path[0, i] = dif[3, i]
-    call_model(jacobian, t, path, 0, p, u, jac, 0)
-    for e in range(jac.size):
-        if not math.isfinite(jac[e]):
-            jac[e] = 0.0  # it only helps to find the states, which may exist where their derivatives do not
-    if dense_factorise(pattern[0], pattern[1], pattern[2], jac, shift, n, a, pivots) != FACTORISED:
+    call_model(task.jacobian, t, path, 0, task.p, task.u, jac, 0)
+    for g in range(jac.size):
+        if not math.isfinite(jac[g]):
+            jac[g] = 0.0  # it only helps to find the states, which may exist where their derivatives do not
+    if factorise_matrix(e, jac, shift, n, room.a, room.pivots, room.work, e.limit) != FACTORISED:
         return np.inf, 0, n_rhs
     for j in range(1, 4):
         time = t_new if j == 3 else t + j * h
         for i in range(n):
-            old[i] = dif[0, i]
-            rest[i] = (1.5 * dif[1, i] + dif[2, i]) / h
+            room.old[i] = dif[0, i]
+            room.rest[i] = (1.5 * dif[1, i] + dif[2, i]) / h
             path[j, i] = dif[3, i] + (dif[2, i] + (dif[1, i] + dif[0, i]))
         for _ in range(2 if j == 3 else 1):
-            call_model(rhs, time, path, j * n, p, u, f, 0)
+            call_model(task.value, time, path, j * n, task.p, task.u, room.k, 0)
             n_rhs += 1
-            bad = max(first_nonfinite(f, 0, n), first_nonfinite(path, j, n))
+            bad = max(first_nonfinite(room.k, 0, n), first_nonfinite(path, j, n))
             if bad >= 0:
                 return np.inf, bad, n_rhs
             for i in range(n):
-                delta[i] = f[0, i] - rest[i] - shift * dif[0, i]
-            solve_for_vector(pattern, n, a, pivots, work, delta)
+                delta[i] = room.k[0, i] - room.rest[i] - shift * dif[0, i]
+            solve_for_vector(e, n, room.a, room.pivots, room.work, delta)
             for i in range(n):
                 dif[0, i] += delta[i]
                 path[j, i] = dif[3, i] + (dif[2, i] + (dif[1, i] + dif[0, i]))
@@ -166,8 +165,8 @@ def bdf_arc(functions, pattern, t, h, t_new, p, u, dif, path, f, rest, old, delt
             path[j, i] = dif[3, i]
     ratio, cause = -1.0, 0
     for i in range(n):
-        error = max(_ERROR_CONSTANT * abs(dif[0, i] - old[i]), abs(delta[i]))
-        part = error / (atol + rtol * max(abs(path[2, i]), abs(path[3, i])))
+        error = max(_ERROR_CONSTANT * abs(dif[0, i] - room.old[i]), abs(delta[i]))
+        part = error / (task.atol + task.rtol * max(abs(path[2, i]), abs(path[3, i])))
         if math.isnan(part) or not math.isfinite(path[3, i]):
             return np.inf, i, n_rhs
         if part > ratio:
@@ -175,33 +174,32 @@ def bdf_arc(functions, pattern, t, h, t_new, p, u, dif, path, f, rest, old, delt
     return ratio, cause, n_rhs
 
 
-@kernel
-def bdf_arc_directions(functions, pattern, t, h, t_new, p, u, path, s, r, z, seeds, jac, a, pivots):
-    """Move the differences `s` of sensitivities, (4, blocks, n, 4), through the arc `path` of states.
+@kernel(inline=True)
+def bdf_arc_directions(task, e, room, t, h, t_new):
+    """Move the differences `s_now` of sensitivities through the arc `path` of states.
 
     Returns the flat index of the first value that is not finite, or -1.
     """
-    jacobian = functions[2]
-    n, size, shift = path.shape[1], r.size, 11.0 / (6.0 * h)
-    s_flat, r_flat, z_flat = s.reshape(4, size), r.reshape(size), z.reshape(size)
+    n, shift, path, jac = task.n, 11.0 / (6.0 * h), room.path, room.jac
+    s, r, z = room.s_now, room.r, room.z
+    size = r.shape[1]
     for j in range(1, 4):
-        call_model(jacobian, t_new if j == 3 else t + j * h, path, j * n, p, u, jac, 0)
+        call_model(task.jacobian, t_new if j == 3 else t + j * h, path, j * n, task.p, task.u, jac, 0)
         for i in range(n):
-            for e in range(pattern[0][i], pattern[0][i + 1]):
-                if not math.isfinite(jac[e]):
+            for g in range(e.row_ptr[i], e.row_ptr[i + 1]):
+                if not math.isfinite(jac[g]):
                     return 4 * i
-        if dense_factorise(pattern[0], pattern[1], pattern[2], jac, shift, n, a, pivots) != FACTORISED:
+        if factorise_matrix(e, jac, shift, n, room.a, room.pivots, room.work, e.limit) != FACTORISED:
             return 0
         for i in range(size):
-            z_flat[i] = s_flat[3, i] + (s_flat[2, i] + (s_flat[1, i] + s_flat[0, i]))
-            r_flat[i] = -(1.5 * s_flat[1, i] + s_flat[2, i]) / h - shift * s_flat[0, i]
-        add_product(pattern, jac, n, z.reshape((1, z.shape[0], n, 4)), 0, seeds, r)
-        for b in range(r.shape[0]):
-            dense_solve_block(n, a, pivots, r, b)
+            z[0, i] = s[3, i] + (s[2, i] + (s[1, i] + s[0, i]))
+            r[0, i] = -(1.5 * s[1, i] + s[2, i]) / h - shift * s[0, i]
+        add_product(e, jac, n, z, 0, room.seeds, r)
+        solve_blocks(e, n, room.a, room.pivots, room.work, r, 0)
         for i in range(size):
-            s_flat[0, i] += r_flat[i]
-        _add_up(s_flat, size)
-        bad = first_nonfinite(s_flat, 3, size)
+            s[0, i] += r[0, i]
+        _add_up(s, size)
+        bad = first_nonfinite(s, 3, size)
         if bad >= 0:
             return bad
     return -1

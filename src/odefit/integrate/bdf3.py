@@ -40,6 +40,9 @@ Newton's method ("variational"), to rounding where f_y is constant.  There is no
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 
 from odefit.compile import CompiledModel
@@ -52,22 +55,181 @@ from odefit.integrate.arcs import (
     interpolated_value,
     runge_kutta_arc,
 )
-from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Trajectory, steps_to_take
-from odefit.integrate.directions import in_blocks, write_start
-from odefit.integrate.elimination import Index, dense_algebra
-from odefit.integrate.stepping import append_step, fill_nan, first_nonfinite, initial_step
+from odefit.integrate.contract import Array, Counters, Status, StepGrid
+from odefit.integrate.directions import n_blocks, put_in_blocks
+from odefit.integrate.elimination import LinearAlgebra, dense_algebra
+from odefit.integrate.single_method import SingleMethod
+from odefit.integrate.stepping import JACOBIAN, RHS, cut, first_nonfinite, initial_step
+from odefit.integrate.time_loop import NOT_FINITE, SOLVED, Method, time_loop
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
-from odefit.native.stop import StopFlag
+from odefit.native.records import Integers
 
-_OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _NONFINITE_DERIVATIVE = (
-    int(s) for s in tuple(Status)[:7]
+_OK, _NONFINITE_START, _NONFINITE_DERIVATIVE = (
+    int(one) for one in (Status.OK, Status.NONFINITE_START, Status.NONFINITE_DERIVATIVE)
 )
 _COUNTERS = len(Counters._fields)
 _SAFETY = 0.9
 _SMALLEST_RATIO = 1e-4
-_SMALLEST_STEP = 1e-290
-_TINY = 4.0 * float(np.finfo(float).eps)
+# places in `Room.memory`: steps of the last two arcs of this piece, 0 if there are none
+_H_LAST, _H_BEFORE = range(2)
+
+
+class Room(NamedTuple):
+    """What the method works with; matrices of differences have four rows, see `odefit.integrate.arcs`.
+
+    Attributes
+    ----------
+    dif, before, now, path
+        Differences at the end of the last arc, of the one before, and while an arc is computed; the points of an arc.
+    y, k, states
+        Of the first arc, see `odefit.integrate.explicit`.
+    rest, old, delta, jac, a, pivots, work
+        Of Newton's method.
+    s_dif, s_before, s_now, s_path, s, z, slopes, r, seeds
+        The same for sensitivities, flat.
+    y_out, s_out, s2_out
+        At an output time.
+    memory
+        Numbers that are remembered from arc to arc.
+    """
+
+    dif: Array
+    before: Array
+    now: Array
+    path: Array
+    y: Array
+    k: Array
+    states: Array
+    rest: Array
+    old: Array
+    delta: Array
+    jac: Array
+    a: Array
+    pivots: Integers
+    work: Array
+    s_dif: Array
+    s_before: Array
+    s_now: Array
+    s_path: Array
+    s: Array
+    z: Array
+    slopes: Array
+    r: Array
+    seeds: Array
+    y_out: Array
+    s_out: Array
+    s2_out: Array
+    memory: Array
+
+
+@kernel(inline=True, allocating=True)
+def _make_room(task, e, order):
+    n, n_p, n_jac = task.n, task.n_parameters, e.col.size
+    q = task.n_directions if order >= 1 else 0
+    size, n_seeds = n_blocks(q) * n * 4, n_blocks(q) * n_p * 4
+    pool = np.empty(29 * n + n_jac + e.n_values + e.n_work + 24 * size + n_seeds + 2)
+    at, dif = cut(pool, 0, 4, n)
+    at, before = cut(pool, at, 4, n)
+    at, now = cut(pool, at, 4, n)
+    at, path = cut(pool, at, 4, n)
+    at, k = cut(pool, at, 4, n)
+    at, states = cut(pool, at, 4, n)
+    at, y = cut(pool, at, 1, n)
+    at, y_out = cut(pool, at, 1, n)
+    rest, old, delta, at = pool[at : at + n], pool[at + n : at + 2 * n], pool[at + 2 * n : at + 3 * n], at + 3 * n
+    jac, at = pool[at : at + n_jac], at + n_jac
+    a, at = pool[at : at + e.n_values], at + e.n_values
+    work, at = pool[at : at + e.n_work], at + e.n_work
+    at, s_dif = cut(pool, at, 4, size)
+    at, s_before = cut(pool, at, 4, size)
+    at, s_now = cut(pool, at, 4, size)
+    at, s_path = cut(pool, at, 4, size)
+    at, slopes = cut(pool, at, 4, size)
+    at, s = cut(pool, at, 1, size)
+    at, z = cut(pool, at, 1, size)
+    at, r = cut(pool, at, 1, size)
+    at, s_out = cut(pool, at, 1, size)
+    seeds, at = pool[at : at + n_seeds].reshape(n_blocks(q), n_p, 4), at + n_seeds
+    memory = pool[at : at + 2]
+    for i in range(n):
+        dif[3, i] = y_out[0, i] = task.y0[i]
+    put_in_blocks(task.dy0, task.n_columns, q, n, s_out)
+    put_in_blocks(task.dp, task.n_columns, q, n_p, seeds.reshape(1, n_seeds))
+    for i in range(size):
+        s_dif[3, i] = s_out[0, i]
+    return Room(
+        dif, before, now, path, y, k, states, rest, old, delta, jac, a, np.empty(e.n_pivots, np.int64), work,
+        s_dif, s_before, s_now, s_path, s, z, slopes, r, seeds, y_out, s_out, s_out[:, :0].copy(), memory,
+    )  # fmt: skip
+
+
+@kernel(inline=True)
+def _begin(task, e, room, t, t_end, replay):
+    n = task.n
+    room.memory[_H_LAST] = room.memory[_H_BEFORE] = 0.0
+    for i in range(n):
+        room.y[0, i] = room.dif[3, i]
+    call_model(task.value, t, room.y, 0, task.p, task.u, room.k, 0)
+    task.counts[RHS] += 1
+    cause = max(first_nonfinite(room.k, 0, n), first_nonfinite(room.y, 0, n))
+    if cause >= 0:
+        return _NONFINITE_START, cause, 0.0
+    if replay:
+        return _OK, -1, 0.0
+    task.counts[RHS] += 1
+    return _OK, -1, initial_step(task, t, t_end, room.y, room.k, 1.0 / 3.0, room.states)
+
+
+@kernel(inline=True)
+def _step_before(room):
+    """Return how much longer the steps of the last arc were than those of the one before; 0 if there is none."""
+    return 0.0 if room.memory[_H_BEFORE] == 0.0 else room.memory[_H_LAST] / room.memory[_H_BEFORE]
+
+
+@kernel(inline=True)
+def _attempt(task, e, room, t, h, t_new, t_out, step):
+    h_last = room.memory[_H_LAST]
+    if h_last == 0.0:
+        for i in range(task.n):
+            room.path[0, i] = room.dif[3, i]
+        ratio, worst, _ = runge_kutta_arc(task, room, t, h, False)
+        task.counts[RHS] += 10
+    else:
+        change_step(room.dif, room.before, h / h_last, _step_before(room), room.path, room.now)
+        ratio, worst, evaluations = bdf_arc(task, e, room, t, h, t_new)
+        task.counts[RHS] += evaluations
+        task.counts[JACOBIAN] += 1
+    return (SOLVED if math.isfinite(ratio) else NOT_FINITE), ratio, worst
+
+
+@kernel(inline=True)
+def _differentiate(task, e, room, t, h, t_new):
+    h_last = room.memory[_H_LAST]
+    if h_last == 0.0:
+        for i in range(room.r.shape[1]):
+            room.s_path[0, i] = room.s_dif[3, i]
+        _, _, bad = runge_kutta_arc(task, room, t, h, True)
+        task.counts[RHS] += 10
+        task.counts[JACOBIAN] += 10
+    else:
+        change_step(room.s_dif, room.s_before, h / h_last, _step_before(room), room.s_path, room.s_now)
+        bad = bdf_arc_directions(task, e, room, t, h, t_new)
+        task.counts[JACOBIAN] += 3
+    return (_OK if bad < 0 else _NONFINITE_DERIVATIVE), (bad // 4 % task.n if bad >= 0 else -1), 0.0
+
+
+@kernel(inline=True)
+def _interpolate(task, room, t, h, t_new, t_out):
+    """Evaluate the cubic through the arc, whose differences are `now`; of the first arc they are made of its points."""
+    nu = (t_new - t_out) / h
+    if room.memory[_H_LAST] == 0.0:
+        differences_of(room.path, room.now, task.n)
+        differences_of(room.s_path, room.s_now, room.r.shape[1])
+    for i in range(task.n):
+        room.y_out[0, i] = interpolated_value(room.now, nu, i)
+    for i in range(room.s_out.shape[1]):
+        room.s_out[0, i] = interpolated_value(room.s_now, nu, i)
 
 
 @kernel(inline=True)
@@ -81,253 +243,57 @@ def _factor(ratio, exponent, most):
 
 
 @kernel(inline=True)
+def _exponent(room):
+    return 1.0 / 3.0 if room.memory[_H_LAST] == 0.0 else 0.25
+
+
+@kernel(inline=True)
+def _retry(task, room, ratio, outcome):
+    return _factor(ratio, _exponent(room), 0.5)
+
+
+@kernel(inline=True)
 def _copy(source, out):
     for j in range(source.shape[0]):
         for i in range(source.shape[1]):
             out[j, i] = source[j, i]
 
 
-@kernel
-def bdf3_solve(
-    functions, pattern, t0, ends, y0, p, u, dy0, dp, times, y_out, s_out,
-    steps, counts, replay, rtol, atol, max_steps, order, stop,
-):  # fmt: skip
-    """Integrate from `t0` through all segments.
-
-    Parameters
-    ----------
-    functions
-        Addresses of f, of its derivatives in directions of (y, p), and of its Jacobian by (y, p).
-    pattern
-        The pattern of that, see `odefit.native.linear_systems`.
-    ends
-        Ends of the segments; no step crosses one.
-    y0, dy0, p, dp, u
-        Initial state, parameters, inputs, and seeds (see `Run`).
-    times, y_out, s_out
-        Output times, and where to write: a row per time, (m,), (m, n), (m, n, q).
-    steps, counts, replay
-        With `replay` the steps to take again.  `counts` holds, behind room for the numbers of
-        `Counters`, how many steps each segment has; it is filled.
-
-    Returns
-    -------
-    status, t, cause, ratio, steps
-        Status code, time reached, state to blame (-1: none), largest error over tolerance, steps taken.
-    """
-    n = y0.size
-    q = dy0.shape[1] if order >= 1 else 0
-    rhs = functions[0]
-    # differences at the end of the last arc, of the one before, and while an arc is computed; the points of an arc
-    dif, before, now, path = np.empty((4, n)), np.empty((4, n)), np.empty((4, n)), np.empty((4, n))
-    y, k, states = np.empty((1, n)), np.empty((4, n)), np.empty((4, n))
-    rest, old, delta = np.empty(n), np.empty(n), np.empty(n)
-    jac, a, pivots, work = np.empty(pattern[2].size), np.empty(n * n), np.empty(n, np.int64), np.empty(4)
-    # the same for sensitivities in blocks; the flat names are the same memory
-    s, seeds = in_blocks(dy0, q), in_blocks(dp, q)
-    z, r1, k1 = np.empty(s.shape), np.empty(s.shape), np.empty((4, s.shape[0], n, 4))
-    size = s.size
-    s_now = np.empty((4, s.shape[0], n, 4))
-    s_flat = s_now.reshape(4, size)
-    s_dif, s_before, s_path = np.empty((4, size)), np.empty((4, size)), np.empty((4, size))
-
-    status, cause, worst = _OK, -1, -1
-    t, h = t0, 0.0
-    ratio_most = 0.0
-    rejected, attempts, n_taken, n_rhs, n_jac = 0, 0, 0, 0, 0
-    taken = np.empty(steps.size if replay else 64)
-
-    for i in range(n):
-        dif[3, i] = y0[i]
-    for i in range(size):
-        s_dif[3, i] = s.reshape(size)[i]
-    next_time = 0
-    if times.size > 0 and times[0] <= t0:
-        for i in range(n):
-            y_out[0, i] = y0[i]
-        write_start(s, n, q, s_out)
-        next_time = 1
-
-    for segment in range(ends.size):
-        t_end = ends[segment]
-        begun = n_taken
-        last_step = n_taken + counts[_COUNTERS + segment] - 1 if replay else -1
-        last_nonfinite = False
-        for i in range(n):
-            y[0, i] = dif[3, i]
-        call_model(rhs, t, y, 0, p, u, k, 0)
-        n_rhs += 1
-        cause = max(first_nonfinite(k, 0, n), first_nonfinite(y, 0, n))
-        if cause >= 0:
-            status = _NONFINITE_START if segment == 0 else _NONFINITE
-            break
-        if not replay:
-            h = initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, 1.0 / 3.0, states)
-            n_rhs += 1
-        h_last, h_before = 0.0, 0.0  # steps of the last two arcs of this segment, 0 if there are none
-
-        while True:
-            if replay:
-                if n_taken > last_step:
-                    break
-                h = steps[n_taken]
-                last = n_taken + 2 == last_step
-            else:
-                if t >= t_end:
-                    break
-                last = t + 3.03 * h >= t_end
-                if last:
-                    h = (t_end - t) / 3.0  # may be below rounding: data that close to the start are no failure
-                elif h <= _TINY * abs(t) or h < _SMALLEST_STEP:
-                    status = _NONFINITE if last_nonfinite else _UNDERFLOW
-                    break
-                if attempts + 3 > max_steps:
-                    status = _TOO_MANY
-                    break
-            if stop[0] != 0:
-                status = _STOPPED
-                break
-            attempts += 3
-            t_new = t_end if last else t + 3.0 * h
-            first = h_last == 0.0
-            r_before = 0.0 if h_before == 0.0 else h_last / h_before
-
-            if first:
-                for i in range(n):
-                    path[0, i] = dif[3, i]
-                ratio, worst, bad = runge_kutta_arc(
-                    functions, t, h, p, u, path, k, y, states, rtol, atol, False, s_path, s, z, seeds, k1
-                )
-                n_rhs += 10
-            else:
-                change_step(dif, before, h / h_last, r_before, path, now)
-                ratio, worst, evaluations = bdf_arc(
-                    functions, pattern, t, h, t_new, p, u, now, path, k, rest, old,
-                    delta, jac, a, pivots, work, rtol, atol,
-                )  # fmt: skip
-                n_rhs += evaluations
-                n_jac += 1
-            exponent = 1.0 / 3.0 if first else 0.25
-            if not replay and not ratio <= 1.0:
-                rejected += 3
-                cause = worst
-                last_nonfinite = not np.isfinite(ratio)
-                h *= _factor(ratio, exponent, 0.5)
-                continue
-            if replay and not np.isfinite(ratio):
-                cause = worst
-                status = _NONFINITE
-                break
-            if ratio > ratio_most:
-                ratio_most = ratio
-                cause = worst
-
-            if q > 0:  # the arc is taken: now its derivatives, at the same points
-                if first:
-                    for i in range(size):
-                        s_path[0, i] = s_dif[3, i]
-                    _, _, bad = runge_kutta_arc(
-                        functions, t, h, p, u, path, k, y, states, rtol, atol, True, s_path, s, z, seeds, k1
-                    )
-                    n_rhs += 10
-                    n_jac += 10
-                else:
-                    change_step(s_dif, s_before, h / h_last, r_before, s_path, s_flat)
-                    bad = bdf_arc_directions(
-                        functions, pattern, t, h, t_new, p, u, path, s_now, r1, z, seeds, jac, a, pivots
-                    )
-                    n_jac += 3
-                if bad >= 0:
-                    cause = bad // 4 % n
-                    status = _NONFINITE_DERIVATIVE
-                    break
-
-            if first:
-                differences_of(path, now, n)
-                differences_of(s_path, s_flat, size)
-            _copy(dif, before)
-            _copy(now, dif)
-            _copy(s_dif, s_before)
-            _copy(s_flat, s_dif)
-            while next_time < times.size and times[next_time] <= t_new:
-                nu = (t_new - times[next_time]) / h
-                for i in range(n):
-                    y_out[next_time, i] = interpolated_value(dif, nu, i)
-                    for c in range(q):
-                        s_out[next_time, i, c] = interpolated_value(s_dif, nu, ((c // 4) * n + i) * 4 + c % 4)
-                next_time += 1
-            for _ in range(3):
-                taken = append_step(taken, n_taken, h)
-                n_taken += 1
-            t = t_new
-            h_before, h_last = h_last, h
-            may_double = h_before >= 0.999 * h
-            h *= _factor(ratio, exponent, 2.0 if may_double else 1.0)
-            last_nonfinite = False
-
-        if not replay:
-            counts[_COUNTERS + segment] = n_taken - begun
-        if status != _OK:
-            break
-
-    fill_nan(y_out, next_time)  # not reached: NaN, never zero
-    fill_nan(s_out.reshape(times.size, s_out.shape[1] * s_out.shape[2]), next_time)
-    counts[0], counts[1], counts[2], counts[3], counts[4] = attempts - rejected, rejected, n_rhs, n_jac, 0
-    return status, t, cause, ratio_most, taken[:n_taken]
+@kernel(inline=True)
+def _advance(task, room, t, h, t_new, ratio, replay):
+    memory, exponent = room.memory, _exponent(room)
+    if memory[_H_LAST] == 0.0:
+        differences_of(room.path, room.now, task.n)
+        differences_of(room.s_path, room.s_now, room.r.shape[1])
+    _copy(room.dif, room.before)
+    _copy(room.now, room.dif)
+    _copy(room.s_dif, room.s_before)
+    _copy(room.s_now, room.s_dif)
+    memory[_H_BEFORE], memory[_H_LAST] = memory[_H_LAST], h
+    may_double = memory[_H_BEFORE] >= 0.999 * h
+    return _OK, _factor(ratio, exponent, 2.0 if may_double else 1.0), 0
 
 
-_STATUS = tuple(Status)
-_NO_STEPS = np.empty(0)
-_NEVER = StopFlag().array
-
-
-def _pattern(model: CompiledModel) -> tuple[Index, ...]:
-    """Return the pattern of the Jacobian for dense elimination, see `odefit.native.linear_systems`."""
-    return model.kept.get("dense pattern", lambda: dense_algebra(model.rhs).pattern)
-
-
-class Bdf3:
+class Bdf3(SingleMethod):
     """The backward differentiation formula of order 3 of diffpar; see the module for the mathematics."""
 
     name = "bdf3"
-
-    def solve(
-        self,
-        model: CompiledModel,
-        run: Run,
-        *,
-        grid: StepGrid | None = None,
-        rtol: float,
-        atol: float,
-        order: int = 0,
-        max_steps: int = 100_000,
-        stop: StopFlag | None = None,
-    ) -> Trajectory:
-        """See `Integrator.solve`; `order` may be 0 or 1."""
-        if order > 1:
-            raise OdefitError(
-                f"the integrator '{self.name}' has no second-order sensitivities, order = {order} was asked for; "
-                "take 'dopri5' or 'rk32' for them, or order = 1"
-            )
-        t0, y0, p, u, times, ends, dy0, dp, _, _ = run
-        steps, counts = self._grid_arrays(grid, ends.size)
-        n, n_times, rhs = y0.size, times.size, model.rhs
-        y = np.empty((n_times, n))
-        s = np.empty((n_times, n, dy0.shape[1] if order >= 1 else 0))
-        status, t_end, cause, ratio, taken = bdf3_solve(
-            (rhs.value, rhs.directions, rhs.jacobian), _pattern(model), t0, ends if n else _NO_STEPS,
-            y0, p, u, dy0, dp, times, y, s, steps, counts, grid is not None,
-            rtol, atol, max_steps, order, _NEVER if stop is None else stop.array,
-        )  # fmt: skip
-        if grid is None:
-            grid = StepGrid(self.name, taken, counts)
-        return Trajectory(
-            _STATUS[status], t_end, cause, y, s, np.empty((n_times, n, 0)), grid, ratio, "variational", counts
+    kernel = staticmethod(
+        time_loop(
+            "bdf3_solve",
+            Method(3, _make_room, _begin, _attempt, _differentiate, _retry, _interpolate, _advance),
         )
+    )
+    derivatives = "variational"
+    implicit = True
+    highest_order = 1
 
-    def _grid_arrays(self, grid: StepGrid | None, n_segments: int) -> tuple[Array, Index]:
-        """Return steps and a copy of the counts of a grid that fits."""
-        steps, counts = steps_to_take(grid, self.name, n_segments)
-        if (counts[_COUNTERS:] % 3).any() or (np.diff(steps.reshape(-1, 3)) != 0.0).any():
+    def algebra(self, model: CompiledModel) -> LinearAlgebra:
+        """Return the dense elimination, which exchanges rows."""
+        return model.kept.get("dense algebra", lambda: dense_algebra(model.rhs)._replace(limit=np.inf))
+
+    def check(self, grid: StepGrid, n_pieces: int) -> None:
+        """Refuse a grid that is not made of arcs."""
+        super().check(grid, n_pieces)
+        if (grid.counts[_COUNTERS:] % 3).any() or (np.diff(grid.steps.reshape(-1, 3)) != 0.0).any():
             raise OdefitError(f"a step grid of '{self.name}' needs three equal steps in each arc")
-        return steps, counts

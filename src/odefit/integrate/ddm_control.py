@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from odefit.integrate.ddm_room import ORDER, POINTS, POWER, TAKEN, TEST
 from odefit.integrate.multistep import MAX_ORDER, add_node, bdf_formula, inverse_sum, ratio_of_error
 from odefit.integrate.stepping import scaled_norm
 from odefit.native.calls import call_model
@@ -18,11 +19,12 @@ _SMALLEST_RATIO = 1e-10
 
 
 @kernel(inline=True)
-def first_step(rhs, t, t_end, y, p, u, f, n, rtol, atol, work):
+def first_step(task, t, t_end, y, f, work):
     """Guess a step size whose local error at order 1, h^2 y''/2, is about a tenth of the tolerance.
 
     ``f(t, y)`` stands in ``f[0]``; y'' is estimated by an explicit step.
     """
+    n, rtol, atol = task.n, task.rtol, task.atol
     size, slope = scaled_norm(y, 0, y, n, rtol, atol), scaled_norm(f, 0, y, n, rtol, atol)
     h = 1e-6 if size < 1e-10 or slope < 1e-10 else 0.01 * size / slope
     h = min(h, t_end - t)
@@ -30,7 +32,7 @@ def first_step(rhs, t, t_end, y, p, u, f, n, rtol, atol, work):
     for _ in range(20):
         for i in range(n):
             work[1, i] = y[0, i] + h * f[0, i]
-        call_model(rhs, t + h, work, n, p, u, f, n)
+        call_model(task.value, t + h, work, n, task.p, task.u, f, n)
         for i in range(n):
             work[2, i] = f[1, i] - f[0, i]
         bend = scaled_norm(work, 2, y, n, rtol, atol) / h
@@ -55,33 +57,33 @@ def power_of(order, power):
 
 
 @kernel(inline=True)
-def _largest_ratio(y, s_flat, slot, w, scale, rtol, atol, power, test):
-    """Return the largest error over tolerance of the states and, if they take part, of the sensitivities."""
-    ratio, _ = ratio_of_error(y, slot, w, y.shape[1], scale, rtol, atol, power)
-    if test:
-        other, _ = ratio_of_error(s_flat, slot, w, s_flat.shape[1], scale, rtol, atol, power)
+def _largest_ratio(task, room, scale, order):
+    """Return the largest error over tolerance at an order, of the states and, if they take part, the sensitivities."""
+    y, s, power = room.y, room.s, power_of(order, (task.choices & POWER) != 0)
+    ratio, _ = ratio_of_error(y, room.slot, room.w, y.shape[1], scale, task.rtol, task.atol, power)
+    if (task.choices & TEST) != 0:
+        other, _ = ratio_of_error(s, room.slot, room.w, s.shape[1], scale, task.rtol, task.atol, power)
         ratio = max(ratio, other)
     return ratio
 
 
 @kernel(inline=True)
-def next_step(psi, k, points, ratio, y, s_flat, slot, w, c, rtol, atol, power, test, n_taken):
+def next_step(task, room, ratio):
     """Return the order of the next step and the factor of its size; 1.0 if a change is not worth while.
 
-    `w` holds the weights of the predictor of the last step of order `k`, whose error over tolerance is `ratio`.
+    `w` holds the weights of the predictor of the last step, whose error over tolerance is `ratio`.
     """
+    psi, k, points = room.psi, room.state[ORDER], room.state[POINTS]
     up = down = 0.0
     same = _factor(ratio, k, _BIAS_SAME)
     if k < MAX_ORDER and points >= k + 2:
-        add_node(psi, k + 2, w)
+        add_node(psi, k + 2, room.w)
         scale = 1.0 / (psi[k + 2] * inverse_sum(psi, k + 1))
-        other = _largest_ratio(y, s_flat, slot, w, scale, rtol, atol, power_of(k + 1, power), test)
-        up = _factor(other, k + 1, _BIAS_UP)
+        up = _factor(_largest_ratio(task, room, scale, k + 1), k + 1, _BIAS_UP)
     if k > 1:
-        bdf_formula(psi, k, w, c)
+        bdf_formula(psi, k, room.w, room.c)
         scale = 1.0 / (psi[k] * inverse_sum(psi, k - 1))
-        other = _largest_ratio(y, s_flat, slot, w, scale, rtol, atol, power_of(k - 1, power), test)
-        down = _factor(other, k - 1, _BIAS_DOWN)
+        down = _factor(_largest_ratio(task, room, scale, k - 1), k - 1, _BIAS_DOWN)
     best = max(same, up, down)
     if best < _WORTH_A_CHANGE:
         return k, 1.0
@@ -89,7 +91,7 @@ def next_step(psi, k, points, ratio, y, s_flat, slot, w, c, rtol, atol, power, t
         k += 1
     elif best == down and best != same:
         k -= 1
-    return k, min(best, _GROW_FIRST if n_taken < _FIRST_STEPS else _GROW_MOST)
+    return k, min(best, _GROW_FIRST if room.state[TAKEN] < _FIRST_STEPS else _GROW_MOST)
 
 
 @kernel(inline=True)

@@ -1,8 +1,4 @@
-"""Sensitivities of a step of `ddm`: linear equations with the matrix c_0 I - f_y at the new state.
-
-Of the directions of one order kernels need ``s, s_flat, seeds, r, r_flat``: sensitivities (depth, blocks, n, 4), seeds
-in the parameters, a right-hand side, and the same memory flat.
-"""
+"""Sensitivities of a step of `ddm`: linear equations with the matrix c_0 I - f_y at the new state."""
 
 from __future__ import annotations
 
@@ -11,12 +7,21 @@ import math
 import numpy as np
 
 from odefit.integrate.ddm_newton import TOO_LARGE
+from odefit.integrate.ddm_room import RATE, SHIFT, WORST
 from odefit.integrate.directions import add_second
 from odefit.integrate.multistep import past_point, registers_of
 from odefit.integrate.stepping import first_nonfinite
 from odefit.native.calls import call_model
+from odefit.native.finite import all_finite, row_is_finite
 from odefit.native.kernel import kernel
-from odefit.native.linear_systems import FACTORISED, GROWN, add_product, factorise_matrix, solve_blocks
+from odefit.native.linear_systems import (
+    FACTORISED,
+    GROWN,
+    add_product,
+    factorise_matrix,
+    solve_blocks,
+    step_directions,
+)
 
 SOLVED, UNSOLVED = 0, 1
 """How it ends, or `TOO_LARGE`."""
@@ -25,65 +30,47 @@ _FAST = 0.3  # contraction of Newton's method, below which its matrix may serve 
 
 
 @kernel(inline=True)
-def slopes_at_start(jacobian, pattern, t, y, p, u, n, jac, slot, s, seeds, r, r_flat, slopes):
+def slopes_at_start(task, e, room, t):
     """Set `slopes` to the derivative of the rates in all directions; return the state to blame, or -1."""
-    call_model(jacobian, t, y, slot[1] * n, p, u, jac, 0)
-    for i in range(r_flat.size):
-        r_flat[i] = 0.0
-    add_product(pattern, jac, n, s, slot[1], seeds, r)
-    bad = first_nonfinite(r.reshape(1, r_flat.size), 0, r_flat.size) // 4
-    for i in range(r_flat.size):
-        slopes[i] = r_flat[i]
+    n, r, last = task.n, room.r, room.slot[1]
+    call_model(task.jacobian, t, room.y, last * n, task.p, task.u, room.jac, 0)
+    add_product(e, room.jac, n, room.s, last, room.seeds, r)
+    bad = first_nonfinite(r, 0, r.shape[1]) // 4
+    for i in range(r.shape[1]):
+        room.slopes[0, i], r[0, i] = r[0, i], 0.0
     return bad % n if bad >= 0 else -1
 
 
 @kernel(inline=True)
-def _solve_directions(pattern, jac, n, c, a, pivots, work, slot, s, s_flat, seeds, r, r_flat, extra):
-    """Set the new sensitivities ``s[slot[0]]``; `extra` is added to the right-hand side if it is not empty."""
-    size = r_flat.size
-    rows, weights = registers_of(slot, c)
-    for i in range(size):
-        r_flat[i] = -past_point(s_flat, rows, weights, i)
-    for i in range(extra.size):
-        r_flat[i] += extra[i]
-    add_product(pattern, jac, n, s, slot[1], seeds, r)
-    solve_blocks(pattern, n, a, pivots, work, r)
-    new, old = slot[0], slot[1]
-    for i in range(size):
-        s_flat[new, i] = s_flat[old, i] + r_flat[i]
-
-
-@kernel(inline=True)
-def _refine_directions(
-    pattern, jac, n, c, w, relax, passes, a, pivots, work, slot, s, s_flat, seeds, r, r_flat
-):  # fmt: skip
-    """Solve for ``s[slot[0]]`` with an old factorisation, by refinement to rounding; tell whether it was reached.
+def _refine_directions(task, e, room, passes):
+    """Solve for the new directions with an old factorisation, by refinement to rounding; tell whether it was reached.
 
     What counts as rounding is told for each entry, but not below a thousandth of that of the largest in its direction.
     """
-    rows, coefficients = registers_of(slot, c)
-    rows, weights = registers_of(slot, w)
+    n, s, r, c0, shift = task.n, room.s, room.r, room.c[0], room.memory[SHIFT]
+    relax, size = 2.0 * shift / (shift + c0), r.shape[1]
+    rows, coefficients = registers_of(room.slot, room.c)
+    rows, weights = registers_of(room.slot, room.w)
     new, old = rows[0], rows[1]
-    c0, size = c[0], r_flat.size
     for i in range(size):
-        s_flat[new, i] = s_flat[old, i] + past_point(s_flat, rows, weights, i)
+        s[new, i] = s[old, i] + past_point(s, rows, weights, i)
     old_largest = np.inf
     for _ in range(passes):
         for i in range(size):
-            r_flat[i] = -past_point(s_flat, rows, coefficients, i) - c0 * (s_flat[new, i] - s_flat[old, i])
-        add_product(pattern, jac, n, s, new, seeds, r)
-        solve_blocks(pattern, n, a, pivots, work, r)
+            r[0, i] = -past_point(s, rows, coefficients, i) - c0 * (s[new, i] - s[old, i])
+        add_product(e, room.jac, n, s, new, room.seeds, r)
+        solve_blocks(e, n, room.a, room.pivots, room.work, r, 0)
         largest = 0.0
-        for b in range(r.shape[0]):
+        for first in range(size // (4 * n)):
             for lane in range(4):
-                top = 0.0
-                for i in range(n):
-                    s[new, b, i, lane] += relax * r[b, i, lane]
-                    top = max(top, abs(s[new, b, i, lane]))
-                for i in range(n):
-                    limit = _EPS * (max(abs(s[new, b, i, lane]), abs(s[old, b, i, lane])) + 1e-3 * top)
-                    if not abs(r[b, i, lane]) <= limit * largest:
-                        largest = abs(r[b, i, lane]) / limit
+                top, begin = 0.0, first * 4 * n + lane
+                for i in range(begin, begin + 4 * n, 4):
+                    s[new, i] += relax * r[0, i]
+                    top = max(top, abs(s[new, i]))
+                for i in range(begin, begin + 4 * n, 4):
+                    limit = _EPS * (max(abs(s[new, i]), abs(s[old, i])) + 1e-3 * top)
+                    if not abs(r[0, i]) <= limit * largest:
+                        largest = abs(r[0, i]) / limit
         rate = largest / old_largest
         old_largest = largest
         if largest <= 1.0 or (0.0 < rate < 0.5 and largest * rate <= 1.0 - rate):
@@ -94,13 +81,14 @@ def _refine_directions(
 
 
 @kernel(inline=True)
-def _nonfinite_row(pattern, jac, n):
+def _nonfinite_row(e, jac, n):
     """Return the last state whose derivatives are not all finite, or -1."""
     bad = -1
-    for i in range(n):
-        for e in range(pattern[0][i], pattern[0][i + 1]):
-            if not math.isfinite(jac[e]):
-                bad = i
+    if not all_finite(jac):
+        for i in range(n):
+            for g in range(e.row_ptr[i], e.row_ptr[i + 1]):
+                if not math.isfinite(jac[g]):
+                    bad = i
     return bad
 
 
@@ -114,52 +102,36 @@ def _refinement_passes(rate, cost, n_blocks):
 
 
 @kernel(inline=True)
-def directions_of_step(
-    functions, pattern, cost, limit, t, y, p, u, n, q, c, w, slot, rate, shift, worst, jac, a, pivots, a1, pivots1,
-    work, s1, s1_flat, p1, r1, r1_flat, s2, s2_flat, p2, r2, r2_flat, d2, d2_flat, v1, v2, v3, nothing,
-):  # fmt: skip
-    """Solve for the sensitivities of a step whose state is found.
-
-    Parameters
-    ----------
-    rate, shift, a, pivots
-        How fast Newton's method contracted, and the shift and factors of its matrix.
-    worst
-        The state to blame if the matrix is singular.
-    a1, pivots1
-        Room for the factors of a matrix of their own.
-    s1, ..
-        Directions of first order.
-    s2, ..
-        Directions of second order, if there are any, and work for the second derivatives of the rates.
-
-    Returns
-    -------
-    outcome, cause
-    """
-    _, jacobian, second = functions
-    call_model(jacobian, t, y, slot[0] * n, p, u, jac, 0)
-    bad = _nonfinite_row(pattern, jac, n)
+def directions_of_step(task, e, room, t):
+    """Solve for the sensitivities of a step whose state is found; return how it ended, and the state to blame."""
+    n, slot, r, r2 = task.n, room.slot, room.r, room.r2
+    call_model(task.jacobian, t, room.y, slot[0] * n, task.p, task.u, room.jac, 0)
+    bad = _nonfinite_row(e, room.jac, n)
     if bad >= 0:
         return UNSOLVED, bad
-    n_pairs = r2_flat.size
-    passes = 0 if n_pairs > 0 else _refinement_passes(rate, cost, r1.shape[0])
-    solved = False
+    n_pairs = r2.shape[1]
+    passes = 0 if n_pairs > 0 else _refinement_passes(room.memory[RATE], e.patience, room.seeds.shape[0])
+    solved, finite = False, True
     if passes > 0:
-        relax = 2.0 * shift / (shift + c[0])
-        solved = _refine_directions(
-            pattern, jac, n, c, w, relax, passes, a, pivots, work, slot, s1, s1_flat, p1, r1, r1_flat
-        )
+        solved = _refine_directions(task, e, room, passes)
+        finite = row_is_finite(room.s, slot[0])
+        for i in range(r.shape[1]):
+            r[0, i] = 0.0
     if not solved:
-        outcome = factorise_matrix(pattern, jac, c[0], n, a1, pivots1, work, limit)
+        outcome = factorise_matrix(e, room.jac, room.c[0], n, room.a1, room.pivots1, room.work, e.limit)
         if outcome != FACTORISED:
-            return (TOO_LARGE if outcome == GROWN and limit < np.inf else UNSOLVED), worst
-        _solve_directions(pattern, jac, n, c, a1, pivots1, work, slot, s1, s1_flat, p1, r1, r1_flat, nothing)
-    bad = first_nonfinite(s1_flat, slot[0], s1_flat.shape[1]) // 4
-    if n_pairs > 0 and bad < 0:
+            return (TOO_LARGE if outcome == GROWN and e.limit < np.inf else UNSOLVED), room.state[WORST]
+        finite = step_directions(
+            e, room.jac, n, slot, room.c, room.a1, room.pivots1, room.work, room.s, room.products, r
+        )
+    if not finite:
+        return UNSOLVED, first_nonfinite(room.s, slot[0], r.shape[1]) // 4 % n
+    if n_pairs > 0:
         for i in range(n_pairs):
-            d2_flat[i] = 0.0
-        add_second(second, t, y, slot[0] * n, p, u, s1[slot[0]], p1, n, q, v1, v2, v3, d2, 0)
-        _solve_directions(pattern, jac, n, c, a1, pivots1, work, slot, s2, s2_flat, p2, r2, r2_flat, d2_flat)
-        bad = first_nonfinite(s2_flat, slot[0], n_pairs) // 4
-    return (SOLVED, -1) if bad < 0 else (UNSOLVED, bad % n)
+            r2[0, i] = 0.0
+        add_second(task, t, room.y, slot[0] * n, room.s, slot[0], room.seeds, room.vectors, r2, 0)
+        if not step_directions(
+            e, room.jac, n, slot, room.c, room.a1, room.pivots1, room.work, room.s2, room.products2, r2
+        ):
+            return UNSOLVED, first_nonfinite(room.s2, slot[0], n_pairs) // 4 % n
+    return SOLVED, -1

@@ -10,7 +10,8 @@ import math
 
 import numpy as np
 
-from odefit.integrate.stepping import first_nonfinite
+from odefit.integrate.ddm_room import ITERATIONS, RATE, SHIFT
+from odefit.integrate.stepping import JACOBIAN, RHS, first_nonfinite
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 from odefit.native.linear_systems import FACTORISED, GROWN, factorise_matrix, solve_for_vector
@@ -18,6 +19,7 @@ from odefit.native.linear_systems import FACTORISED, GROWN, factorise_matrix, so
 CONVERGED, SLOW, NOT_FINITE, TOO_LARGE = 0, 1, 2, 3
 """How it ends; `TOO_LARGE`: entries grew in the elimination, which needs another order."""
 _EPS = float(np.finfo(float).eps)
+_LARGEST = float(np.finfo(float).max)
 _MOST_ITERATIONS, _MOST_MATRICES = 40, 4
 _ROUNDING = 1e3  # corrections below this many roundings that no longer shrink are rounding
 
@@ -48,40 +50,50 @@ def _is_small(delta, y, row, n, rtol, atol):
 
 
 @kernel(inline=True)
-def newton_step(
-    functions, pattern, t, y, new, old, p, u, n, c0, base, start, f, delta, jac, a, pivots, work,
-    fresh, shift, limit, patience, floor, rtol, atol,
-):  # fmt: skip
-    """Solve for the new state, from the prediction `start`.
+def newton_step(task, e, room, t, fresh, floor):
+    """Solve for the new state, from the prediction `start`; `fresh` if the matrix is to be factorised first.
+
+    The shift of the matrix now in `a`, how fast it contracted and the iterations are noted in the room.
 
     Returns
     -------
-    outcome, cause, shift, rate, iterations, matrices
-        How it ended, the state to blame, the shift of the matrix now in `a`, how fast it contracted, and what it cost.
+    outcome, cause
+        How it ended, and the state to blame.
     """
-    rhs, jacobian, _ = functions
+    memory = room.memory
+    patience = min(4.0 + 0.5 * e.patience, 14.0)
+    outcome, worst, shift, rate, iterations, matrices = _newton(task, e, room, t, fresh, floor, patience)
+    task.counts[RHS] += iterations
+    task.counts[JACOBIAN] += matrices
+    memory[SHIFT], memory[RATE], room.state[ITERATIONS] = shift, rate, iterations
+    return outcome, worst
+
+
+@kernel(inline=True)
+def _newton(task, e, room, t, fresh, floor, patience):
+    n, y, c0, jac, delta = task.n, room.y, room.c[0], room.jac, room.delta
+    new, old, shift = room.slot[0], room.slot[1], room.memory[SHIFT]
     worst, matrices, iterations = 0, 0, 0
     rate, old_size, divided = 0.0, np.inf, fresh
     for i in range(n):
-        y[new, i] = start[i]
+        y[new, i] = room.start[i]
     while iterations < _MOST_ITERATIONS:
         if divided:
-            call_model(jacobian, t, y, new * n, p, u, jac, 0)
-            for e in range(jac.size):
-                if not math.isfinite(jac[e]):
-                    jac[e] = 0.0  # it only helps to find the state, which may exist where its derivative does not
-            outcome = factorise_matrix(pattern, jac, c0, n, a, pivots, work, limit)
+            call_model(task.jacobian, t, y, new * n, task.p, task.u, jac, 0)
+            for g in range(jac.size):  # it only helps to find the state, which may exist where its derivative does not
+                jac[g] = jac[g] if abs(jac[g]) <= _LARGEST else 0.0
+            outcome = factorise_matrix(e, jac, c0, n, room.a, room.pivots, room.work, e.limit)
             shift = c0
             matrices += 1
             if outcome != FACTORISED:
-                grown = outcome == GROWN and limit < np.inf
+                grown = outcome == GROWN and e.limit < np.inf
                 return (TOO_LARGE if grown else SLOW), worst, 0.0, rate, iterations, matrices
             divided, old_size = False, np.inf
-        call_model(rhs, t, y, new * n, p, u, f, 0)
+        call_model(task.value, t, y, new * n, task.p, task.u, room.f, 0)
         iterations += 1
         for i in range(n):
-            delta[i] = f[0, i] - c0 * (y[new, i] - y[old, i]) - base[i]
-        solve_for_vector(pattern, n, a, pivots, work, delta)
+            delta[i] = room.f[0, i] - c0 * (y[new, i] - y[old, i]) - room.base[i]
+        solve_for_vector(e, n, room.a, room.pivots, room.work, delta)
         size, worst = _corrections(delta, 2.0 * shift / (shift + c0), y, new, old, n, floor)
         if size <= 1.0:
             return CONVERGED, worst, shift, rate, iterations, matrices
@@ -89,11 +101,11 @@ def newton_step(
         old_size = size
         if not math.isfinite(size) or (rate >= 2.0 and size > _ROUNDING):
             if matrices > 0:
-                bad = first_nonfinite(f, 0, n)  # the solution spreads what one equation has spoilt
+                bad = first_nonfinite(room.f, 0, n)  # the solution spreads what one equation has spoilt
                 worst = worst if bad < 0 else bad
                 return (SLOW if math.isfinite(size) else NOT_FINITE), worst, 0.0, rate, iterations, matrices
             for i in range(n):
-                y[new, i] = start[i]
+                y[new, i] = room.start[i]
             divided = True
         elif rate > 0.0:
             noise = size < _ROUNDING and rate > (0.9 if matrices == 0 else 0.5)  # an old matrix may just be slow
@@ -103,5 +115,6 @@ def newton_step(
                 divided = matrices < _MOST_MATRICES
                 if rate > 0.9 and not divided:
                     break
-    small = _is_small(delta, y, new, n, rtol, atol)  # a limit of rounding that is far above that of a number
+    # a limit of rounding that is far above that of a number
+    small = _is_small(delta, y, new, n, task.rtol, task.atol)
     return (CONVERGED if small else SLOW), worst, shift if small else 0.0, rate, iterations, matrices

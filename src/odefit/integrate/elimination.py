@@ -1,7 +1,7 @@
-"""Which linear algebra a model gets, and for the sparse one the order of elimination and the patterns of L and U.
+"""Which linear algebra a model gets.
 
-The first order is SuperLU's for the pattern alone, with the diagonal as pivots: right for small steps, where
-``shift I - J`` is nearly diagonal, and independent of where a fit starts.  It is kept with the model.  When the numeric
+The first order of elimination is that for the pattern alone, right for small steps, where ``shift I - J`` is nearly
+diagonal, and independent of where a fit starts.  It is kept with the model.  When the numeric
 phase reports that entries grow, `reordered` asks SuperLU again, with the numbers of that moment and threshold pivoting;
 if that is bad for other steps of the run, `exchanging` falls back on dense elimination.  Such a choice belongs to the
 integration that needed it and goes with its step grid to replays, no further: what one fit finds out changes
@@ -16,14 +16,15 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import CompiledModel
+from odefit.compile.elimination_code import elimination_code
+from odefit.compile.elimination_order import ends_of_states, products_of, sparse_pattern
 from odefit.compile.functions import NativeFunction
-from odefit.native.kernel import kernel
-from odefit.native.linear_systems import GROWTH_LIMIT
+from odefit.native.linear_systems import GROWTH_LIMIT, Elimination
 
 Index = npt.NDArray[np.int64]
 
 SPARSE_FROM = 16
-"""Number of states from which a sparse elimination is considered."""
+"""Number of states from which a looped sparse elimination is considered."""
 DENSE_TO = 1000
 """Number of states up to which a dense elimination is a way out."""
 _NOTHING = np.empty(0, dtype=np.int64)
@@ -35,148 +36,96 @@ class LinearAlgebra(NamedTuple):
     Attributes
     ----------
     pattern
-        See `odefit.native.linear_systems`.
+        The matrix and the backend.
     n_values, n_pivots, n_work
         Room for a factorisation.
     patience
         Cost of a factorisation over that of a solution with it.
     limit
         Growth of entries at which another order of elimination is asked for.
+    library
+        Keeps the code alive to which `pattern` has addresses, if any.
     """
 
-    pattern: tuple[Index, ...]
+    pattern: Elimination
     n_values: int
     n_pivots: int
     n_work: int
     patience: float
     limit: float = GROWTH_LIMIT
+    library: Any = None
+
+    def told(self, trouble: npt.NDArray[np.float64]) -> Elimination:
+        """Return the record for kernels, which note in `trouble` the matrix whose entries grow."""
+        return self.pattern._replace(
+            n_values=self.n_values,
+            n_pivots=self.n_pivots,
+            n_work=self.n_work,
+            patience=float(self.patience),
+            limit=float(self.limit),
+            trouble=trouble,
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Leave addresses behind, which mean nothing in another process; the code is found again there."""
+        fields = tuple(self)
+        if self.library is None:
+            return LinearAlgebra, fields
+        e = self.pattern
+        return _compiled_again, (e.mid.size, e.row_ptr, e.col, self.patience, self.limit)
 
 
-@kernel
-def eliminate(n, ptr, col):
-    """Return the patterns (l_ptr, l_col, u_ptr, u_col) of L and U for rows of sorted columns, without exchanges."""
-    l_ptr, u_ptr = np.zeros(n + 1, np.int64), np.zeros(n + 1, np.int64)
-    l_col, u_col = np.empty(col.size + n, np.int64), np.empty(col.size + n, np.int64)
-    following = np.empty(n + 1, np.int64)  # the columns of a row as a linked list in order; n ends it
-    for i in range(n):
-        first = i
-        following[i] = n
-        for e in range(ptr[i + 1] - 1, ptr[i] - 1, -1):
-            j = col[e]
-            if j < i:
-                following[j] = first
-                first = j
-            elif j > i:
-                following[j] = following[i]
-                following[i] = j
-        k, n_lower = first, 0
-        while k < i:
-            n_lower += 1
-            behind = k
-            for g in range(u_ptr[k] + 1, u_ptr[k + 1]):
-                j = u_col[g]
-                while following[behind] < j:
-                    behind = following[behind]
-                if following[behind] != j:
-                    following[j] = following[behind]
-                    following[behind] = j
-            k = following[k]
-        if l_ptr[i] + n_lower > l_col.size:
-            l_col = np.concatenate((l_col, np.empty(l_col.size + n, np.int64)))
-        if u_ptr[i] + n > u_col.size:
-            u_col = np.concatenate((u_col, np.empty(u_col.size + n, np.int64)))
-        at, j = l_ptr[i], first
-        while j < i:
-            l_col[at] = j
-            at += 1
-            j = following[j]
-        l_ptr[i + 1] = at
-        at = u_ptr[i]
-        while j < n:
-            u_col[at] = j
-            at += 1
-            j = following[j]
-        u_ptr[i + 1] = at
-    return l_ptr, l_col[: l_ptr[n]].copy(), u_ptr, u_col[: u_ptr[n]].copy()
+def _compiled_again(n: int, row_ptr: Index, col: Index, patience: float, limit: float) -> LinearAlgebra:
+    """Return the linear algebra of a pickle."""
+    return _pattern_algebra(n, row_ptr, col)._replace(patience=patience, limit=limit)
 
 
-def _split(rhs: NativeFunction) -> tuple[Index, Index, Index]:
-    """Return row pointers, ends of the state part of each row, and columns."""
-    row_ptr, col = rhs.row_ptr, rhs.col.astype(np.int64)
-    inside = np.concatenate([[0], np.cumsum(col < rhs.n_out)])
-    return row_ptr, row_ptr[:-1] + inside[row_ptr[1:]] - inside[row_ptr[:-1]], col
+def _columns(rhs: NativeFunction) -> Index:
+    return rhs.col.astype(np.int64)
 
 
-def _entries(n: int, row_ptr: Index, mid: Index, col: Index) -> tuple[Index, Index]:
-    """Return rows and places (in the CSR arrays) of the derivatives by states."""
-    rows = np.repeat(np.arange(n), mid - row_ptr[:-1])
-    places = np.arange(col.size)[col < n]
-    return rows, places
+def _with_order(e: Elimination, library: Any = None) -> LinearAlgebra:
+    """Return the linear algebra of a sparse elimination, in loops or as code."""
+    n, n_lower, n_upper = e.mid.size, e.l_col.size, e.u_col.size
+    work = products_of(e) + float(n_upper + 3 * n_lower + 2 * n)
+    solution = float(n_lower + n_upper + np.sum(e.mid - e.row_ptr[:-1]))
+    return LinearAlgebra(e, n_lower + n_upper + n, 0, 4 * n, work / solution, library=library)
 
 
-def _permutations(n: int, rows: Index, columns: Index, values: Any, shift: float) -> tuple[Index, Index]:
-    """Return where SuperLU puts each row and column of ``shift I - J``: the order with less fill of two."""
-    from scipy.sparse import coo_matrix
-    from scipy.sparse.linalg import splu
-
-    diagonal = np.arange(n)
-    at = (np.concatenate([rows, diagonal]), np.concatenate([columns, diagonal]))
-    matrix = coo_matrix((np.concatenate([-values, np.full(n, shift)]), at), shape=(n, n)).tocsc()
-    try:
-        tried = [
-            splu(matrix, permc_spec=order, diag_pivot_thresh=0.01, options={"SymmetricMode": symmetric, "Equil": False})
-            for order, symmetric in (("MMD_AT_PLUS_A", True), ("COLAMD", False))
-        ]
-    except RuntimeError:  # singular: no numbers to go by
-        return _permutations(n, rows, columns, np.ones(rows.size), 2.0 * n)
-    best = min(tried, key=lambda factors: factors.nnz)
-    return best.perm_r.astype(np.int64), best.perm_c.astype(np.int64)
-
-
-def sparse_pattern(n: int, row_ptr: Index, mid: Index, col: Index, values: Any, shift: float) -> tuple[Index, ...]:
-    """Return the pattern of a sparse elimination whose order suits ``shift I - J`` with these `values` of J."""
-    rows, places = _entries(n, row_ptr, mid, col)
-    new_row, new_column = _permutations(n, rows, col[places], values[places], shift)
-    place = np.zeros(col.size, dtype=np.int64)
-    place[places] = new_column[col[places]]
-    # the permuted pattern, the diagonal of the matrix included, in rows of sorted and distinct columns
-    all_rows = np.concatenate([new_row[rows], new_row])
-    all_columns = np.concatenate([place[places], new_column])
-    keys = np.unique(all_rows * n + all_columns)
-    ptr = np.searchsorted(keys // n, np.arange(n + 1))
-    return (row_ptr, mid, col, np.argsort(new_row), new_column, place, *eliminate(n, ptr, keys % n))
-
-
-def _products(pattern: tuple[Index, ...]) -> float:
-    """Return the number of multiplications of a sparse factorisation."""
-    l_col, u_ptr = pattern[7], pattern[8]
-    return float(np.sum(np.diff(u_ptr)[l_col]))
+def _pattern_algebra(n: int, row_ptr: Index, col: Index) -> LinearAlgebra:
+    """Return the elimination in the order for the pattern, as code where that is not too long."""
+    code = elimination_code(n, row_ptr, col)
+    return _with_order(code.elimination, code.library)
 
 
 def sparse_algebra(rhs: NativeFunction, values: Any, shift: float) -> LinearAlgebra:
-    """Return the sparse elimination whose order suits ``shift I - J`` with these `values` of J by (y, p)."""
-    n = rhs.n_out
-    pattern = sparse_pattern(n, *_split(rhs), values, shift)
-    row_ptr, mid, l_col, u_col = pattern[0], pattern[1], pattern[7], pattern[9]
-    work = _products(pattern) + float(u_col.size + 3 * l_col.size + 2 * n)
-    solution = float(l_col.size + u_col.size + np.sum(mid - row_ptr[:-1]))
-    return LinearAlgebra(pattern, l_col.size + u_col.size + n, 0, 4 * n, work / solution)
+    """Return the looped sparse elimination whose order suits ``shift I - J`` with these `values` of J by (y, p)."""
+    return _with_order(sparse_pattern(rhs.n_out, rhs.row_ptr, _columns(rhs), values, shift))
+
+
+def compiled_algebra(rhs: NativeFunction) -> LinearAlgebra:
+    """Return the sparse elimination whose order suits the pattern, as code where that is not too long."""
+    return _pattern_algebra(rhs.n_out, rhs.row_ptr, _columns(rhs))
 
 
 def dense_algebra(rhs: NativeFunction) -> LinearAlgebra:
     """Return the dense elimination of a model."""
     n = rhs.n_out
-    return LinearAlgebra((*_split(rhs), *[_NOTHING] * 7), n * n, n, 4, n / 3)
+    col = _columns(rhs)
+    pattern = Elimination(rhs.row_ptr, ends_of_states(n, rhs.row_ptr, col), col, *[_NOTHING] * 7)
+    return LinearAlgebra(pattern, n * n, n, 4, n / 3)
 
 
 def _chosen(rhs: NativeFunction) -> LinearAlgebra:
     n = rhs.n_out
     dense = dense_algebra(rhs)
-    if n < SPARSE_FROM:
+    if n == 0:
         return dense
-    # with a heavy diagonal the pattern alone decides
-    sparse = sparse_algebra(rhs, np.ones(rhs.col.size), 2.0 * n)
-    return sparse if 3.0 * _products(sparse.pattern) + 10.0 * n < n**3 / 3 else dense
+    sparse = compiled_algebra(rhs)
+    if sparse.library is not None:
+        return sparse
+    cheaper = n >= SPARSE_FROM and 3.0 * products_of(sparse.pattern) + 10.0 * n < n**3 / 3
+    return sparse if cheaper else dense
 
 
 def linear_algebra(model: CompiledModel) -> LinearAlgebra:
@@ -185,7 +134,9 @@ def linear_algebra(model: CompiledModel) -> LinearAlgebra:
 
 
 def reordered(model: CompiledModel, values: Any, shift: float) -> LinearAlgebra:
-    """Return an elimination with pivots for the matrix at which entries have grown."""
+    """Return an elimination with pivots for the matrix at which entries have grown; a small one exchanges rows."""
+    if model.n_states < SPARSE_FROM:
+        return dense_algebra(model.rhs)
     return sparse_algebra(model.rhs, values, shift)
 
 

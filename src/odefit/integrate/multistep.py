@@ -114,11 +114,3 @@ def interpolated_value(values, rows, w, i):
         new + w[0] * (values[rows[1], i] - new) + w[1] * (values[rows[2], i] - new)
         + w[2] * (values[rows[3], i] - new) + w[3] * (values[rows[4], i] - new) + w[4] * (values[rows[5], i] - new)
     )  # fmt: skip
-
-
-@kernel(inline=True)
-def write_blocks(values, rows, w, n, q, out, row):
-    """Write interpolated directions, from blocks (blocks, n, 4) that are flat here, to ``out[row]``."""
-    for i in range(n):
-        for c in range(q):
-            out[row, i, c] = interpolated_value(values, rows, w, ((c // 4) * n + i) * 4 + c % 4)

@@ -16,7 +16,7 @@ import numpy as np
 
 from odefit.compile import CompiledModel
 from odefit.integrate.contract import Integrator, Status, StepGrid
-from odefit.integrate.elimination import LinearAlgebra, exchanging, linear_algebra, reordered
+from odefit.integrate.elimination import LinearAlgebra, exchanging, reordered
 from odefit.native.linear_systems import Elimination
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class Selection:
         self.method, self.choices, self.max_steps = method, choices, self._limit
         self._tried = 0
         if method.implicit:
-            self.algebra = linear_algebra(self._model) if algebra is None else algebra
+            self.algebra = method.algebra(self._model) if algebra is None else algebra
             self._trouble = np.empty(self._model.rhs.col.size + 1)
         else:
             self.algebra = None

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
 from odefit.integrate.contract import Counters, Run, StepGrid, Trajectory
+from odefit.integrate.elimination import LinearAlgebra, linear_algebra
 from odefit.integrate.selection import Candidate
 from odefit.integrate.solving import solve_run
 from odefit.integrate.task import METHOD
@@ -50,6 +51,10 @@ class SingleMethod:
     def address(self) -> int:
         """Where the kernel is; it is compiled, or read from the cache, on first access."""
         return kernel_address(self.kernel, METHOD)
+
+    def algebra(self, model: CompiledModel) -> LinearAlgebra:
+        """Return the linear algebra that an implicit method begins with."""
+        return linear_algebra(model)
 
     def candidates(self, rtol: float) -> tuple[Candidate, ...]:
         """See `Integrator.candidates`."""

@@ -95,7 +95,7 @@ _MATRIX = types.Array(types.float64, 2, "C")
 _STEPS, _ORDERS = types.Array(types.float64, 1, "C"), types.Array(types.int64, 1, "C")
 
 SINK = types.int64(_TABLE, types.int64, types.int64, _MATRIX, _MATRIX, _MATRIX)
-"""``sink(table, i, index, y, s, s2)``: output number `index` of task `i`, states and directions in row 0; returns 0.
+"""``sink(table, i, index, y, s, s2)``: output number `index` of task `i`, states and directions in row 0; returns `index`.
 
 Directions are in blocks of four, see `odefit.integrate.directions`.
 """
@@ -117,7 +117,7 @@ def keep_states(table, i, index, y, s, s2):
         kept.y[index * n + j] = y[0, j]
     _keep_directions(s, n, kept.first, index, task.times.size)
     _keep_directions(s2, n, kept.second, index, task.times.size)
-    return 0
+    return index
 
 
 @kernel(inline=True)

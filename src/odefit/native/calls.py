@@ -2,7 +2,8 @@
 
 A compiled function has the C signature ``void fn(double t, double* a_1, ..., double* a_k, double* out)``.
 It reads as many numbers from each array as its model has, writes all of `out`, allocates nothing,
-and never fails: a value that does not exist is NaN.
+and never fails: a value that does not exist is NaN.  The code of an elimination has signatures of its own, see
+`odefit.compile.straight_line`.
 """
 
 from __future__ import annotations
@@ -114,9 +115,50 @@ def _call_directions(
     return signature, codegen
 
 
+def _make_plain_call(name: str, result: Any, kinds: tuple[Any, ...]) -> Any:
+    """Make an intrinsic whose arguments behind the address are passed as they are; of an array, where it begins."""
+    arrays = [kind for kind in kinds if isinstance(kind, types.Array)]
+    _check_order(name, *(array for array in arrays if array.dtype != types.int64))
+    signature = result(types.int64, *kinds)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        passed = [
+            context.make_array(kind)(context, builder, value).data if isinstance(kind, types.Array) else value
+            for kind, value in zip(sig.args[1:], args[1:], strict=True)
+        ]
+        back = ir.VoidType() if result == types.void else ir.IntType(64)
+        function_type = ir.FunctionType(back, [value.type for value in passed])
+        found = builder.call(builder.inttoptr(args[0], ir.PointerType(function_type)), passed)
+        return context.get_dummy_value() if result == types.void else found
+
+    return signature, codegen
+
+
+def _call_factorise(typingctx: Any, address: Any, jac: Any, shift: Any, a: Any, limit: Any) -> Any:
+    """``fn(jac, shift, a, limit)``: factorise; returns how it went."""
+    return _make_plain_call("call_factorise", types.int64, (jac, types.float64, a, types.float64))
+
+
+def _call_solve(typingctx: Any, address: Any, a: Any, x: Any) -> Any:
+    """``fn(a, x)``: solve for one right-hand side, in place."""
+    return _make_plain_call("call_solve", types.void, (a, x))
+
+
+def _call_step(
+    typingctx: Any, address: Any, s: Any, slot: Any, stride: Any, c: Any, a: Any, r: Any, blocks: Any
+) -> Any:
+    """``fn(s, slot, stride, c, a, r, blocks)``: sensitivities of a step; returns 0 if they are finite."""
+    if slot != types.Array(types.int64, 1, "C"):
+        raise TypingError(f"call_step needs rows as int64 in C order, got {slot}")
+    return _make_plain_call("call_step", types.int64, (s, slot, types.int64, c, a, r, types.int64))
+
+
 # numba supplies the typing context, which type checkers do not know
 call_model: Any = intrinsic(_call_model)
 call_observe: Any = intrinsic(_call_observe)
 call_second: Any = intrinsic(_call_second)
 call_directions: Any = intrinsic(_call_directions)
 call_observe_second: Any = intrinsic(_call_observe_second)
+call_factorise: Any = intrinsic(_call_factorise)
+call_solve: Any = intrinsic(_call_solve)
+call_step: Any = intrinsic(_call_step)

@@ -176,7 +176,7 @@ def kernel(function: Any = None, *, inline: bool = False, allocating: bool = Fal
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, "forceinline": inline}
     if inline:
         _inlined.add(function)
-        options["no_cfunc_wrapper"] = True
+        options["no_cfunc_wrapper"] = options["no_cpython_wrapper"] = True
     if inline and not allocating:
         options["_nrt"] = False
         _uncounted.add(function)

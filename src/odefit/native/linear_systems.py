@@ -1,17 +1,21 @@
-"""Systems ``(shift I - J) x = b`` with a sparse Jacobian J: dense or sparse LU behind the same three kernels.
+"""Systems ``(shift I - J) x = b`` with a sparse Jacobian J: three backends behind the same kernels.
 
-The dense backend is LU with partial pivoting.  The sparse one factorises on a fixed pattern: the order of
-elimination is chosen once, in Python (`odefit.integrate.elimination`), and the numeric phase here walks through
-the rows,
+* *Dense*: LU with partial pivoting.
+* *Sparse*: LU on a fixed pattern.  The order of elimination is chosen once, in Python
+  (`odefit.compile.elimination_order`), and the numeric phase here walks through the rows,
 
-    u_i. = a_i. - sum_k l_ik u_k.,    l_ik = w_k / u_kk,
+      u_i. = a_i. - sum_k l_ik u_k.,    l_ik = w_k / u_kk,
 
-in a dense work row w.  Pivots are not exchanged in it; instead it measures how much the entries of a row grow, and says
-so, that a better order can be looked for.
+  in a dense work row w.  Pivots are not exchanged in it; instead it measures how much the entries of a row grow, and
+  says so, that a better order can be looked for.
+* *Straight line*: the same as compiled code for the pattern, without a loop (`odefit.compile.straight_line`), for
+  patterns that are not too large.
 
-A `pattern` is a tuple (row_ptr, mid, col, row_of, column_of, place, l_ptr, l_col, u_ptr, u_col): the CSR pattern of the
-derivatives by (y, p), where ``row_ptr[i]:mid[i]`` belong to y; then the permutation and the patterns of L and U (the
-diagonal first in each row of U), which are empty for the dense backend.
+Sensitivities of a step of a backward differentiation formula solve, with the matrix A = c_0 I - f_y,
+
+    A S_n = c_0 S_{n-1} - sum_{j>=2} c_j (S_{n-j} - S_{n-1}) + f_p dp + d,
+
+where d is zero, or what second derivatives of f contribute.  Directions come in blocks (n, 4).
 """
 
 from __future__ import annotations
@@ -21,6 +25,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from odefit.native.calls import call_factorise, call_solve, call_step
+from odefit.native.finite import row_is_finite
 from odefit.native.kernel import kernel
 from odefit.native.records import Floats, Integers
 
@@ -30,12 +36,19 @@ _NOTHING, _NO_NUMBERS = np.empty(0, dtype=np.int64), np.empty(0)
 
 
 class Elimination(NamedTuple):
-    """What kernels are told about the linear algebra of a task.
+    """What kernels need to know of the matrix and of the backend.
 
     Attributes
     ----------
-    row_ptr, .., u_col
-        The pattern.
+    row_ptr, mid, col
+        CSR pattern of the derivatives of f by (y, p), where ``row_ptr[i]:mid[i]`` belong to y.
+    row_of, column_of, place
+        Row of the matrix that is eliminated in turn i, turn in which a state is, and the same for each entry of
+        the Jacobian that belongs to a state.  Empty for the dense backend.
+    l_ptr, l_col, u_ptr, u_col
+        Patterns of L and U, the diagonal first in each row of U.
+    factorise, solve, step
+        Addresses of code for this pattern; 0: none.
     n_values, n_pivots, n_work
         Room for a factorisation.
     patience
@@ -56,11 +69,14 @@ class Elimination(NamedTuple):
     l_col: Integers = _NOTHING
     u_ptr: Integers = _NOTHING
     u_col: Integers = _NOTHING
+    factorise: int = 0
+    solve: int = 0
+    step: int = 0
     n_values: int = 0
     n_pivots: int = 0
     n_work: int = 0
     patience: float = 0.0
-    limit: float = 0.0
+    limit: float = np.inf
     trouble: Floats = _NO_NUMBERS
 
 
@@ -99,33 +115,35 @@ def dense_factorise(row_ptr, mid, col, jac, shift, n, a, pivots):
 
 
 @kernel(inline=True)
-def _sparse_factorise(row_ptr, mid, row_of, column_of, place, l_ptr, l_col, u_ptr, u_col, jac, shift, n, a, w, limit):
+def _sparse_factorise(e, jac, shift, n, a, w, limit):
     """Factorise to ``a`` = entries of L, entries of U, reciprocals of the pivots."""
+    row_ptr, mid, row_of, column_of, place = e.row_ptr, e.mid, e.row_of, e.column_of, e.place
+    l_ptr, l_col, u_ptr, u_col = e.l_ptr, e.l_col, e.u_ptr, e.u_col
     at_u = l_col.size
     at_inverse = at_u + u_col.size
     outcome = FACTORISED
     for i in range(n):
-        for e in range(l_ptr[i], l_ptr[i + 1]):
-            w[l_col[e]] = 0.0
-        for e in range(u_ptr[i], u_ptr[i + 1]):
-            w[u_col[e]] = 0.0
+        for g in range(l_ptr[i], l_ptr[i + 1]):
+            w[l_col[g]] = 0.0
+        for g in range(u_ptr[i], u_ptr[i + 1]):
+            w[u_col[g]] = 0.0
         row = row_of[i]
         w[column_of[row]] = shift
         before = abs(shift)
-        for e in range(row_ptr[row], mid[row]):
-            w[place[e]] -= jac[e]
-            before = max(before, abs(w[place[e]]))
-        for e in range(l_ptr[i], l_ptr[i + 1]):
-            k = l_col[e]
+        for g in range(row_ptr[row], mid[row]):
+            w[place[g]] -= jac[g]
+            before = max(before, abs(w[place[g]]))
+        for g in range(l_ptr[i], l_ptr[i + 1]):
+            k = l_col[g]
             factor = w[k] * a[at_inverse + k]
-            a[e] = factor
+            a[g] = factor
             if factor != 0.0:
-                for g in range(u_ptr[k] + 1, u_ptr[k + 1]):
-                    w[u_col[g]] -= factor * a[at_u + g]
+                for h in range(u_ptr[k] + 1, u_ptr[k + 1]):
+                    w[u_col[h]] -= factor * a[at_u + h]
         after = 0.0
-        for e in range(u_ptr[i], u_ptr[i + 1]):
-            a[at_u + e] = w[u_col[e]]
-            after = max(after, abs(w[u_col[e]]))
+        for g in range(u_ptr[i], u_ptr[i + 1]):
+            a[at_u + g] = w[u_col[g]]
+            after = max(after, abs(w[u_col[g]]))
         pivot = w[i]
         if not after < limit * before:
             outcome = GROWN
@@ -136,103 +154,110 @@ def _sparse_factorise(row_ptr, mid, row_of, column_of, place, l_ptr, l_col, u_pt
 
 
 @kernel(inline=True)
-def factorise_matrix(pattern, jac, shift, n, a, pivots, work, limit):
+def factorise_matrix(e, jac, shift, n, a, pivots, work, limit):
     """Factorise ``shift I - J`` into `a` (and `pivots`); return FACTORISED, SINGULAR or GROWN.
 
-    ``work`` has room for four vectors; growth beyond `limit` is reported by the sparse backend alone.
+    ``work`` has room for four vectors; growth beyond `limit` is reported by the backends that do not exchange rows.
     """
-    row_ptr, mid, col, row_of, column_of, place, l_ptr, l_col, u_ptr, u_col = pattern
-    if row_of.size == 0:
-        return dense_factorise(row_ptr, mid, col, jac, shift, n, a, pivots)
-    return _sparse_factorise(
-        row_ptr, mid, row_of, column_of, place, l_ptr, l_col, u_ptr, u_col, jac, shift, n, a, work, limit
-    )
+    if e.factorise != 0:
+        return call_factorise(e.factorise, jac, shift, a, limit)
+    if e.row_of.size == 0:
+        return dense_factorise(e.row_ptr, e.mid, e.col, jac, shift, n, a, pivots)
+    return _sparse_factorise(e, jac, shift, n, a, work, limit)
 
 
 @kernel(inline=True)
-def solve_for_vector(pattern, n, a, pivots, work, x):
-    """Overwrite ``x[:n]`` by the solution."""
-    row_of, column_of, l_ptr, l_col, u_ptr, u_col = (
-        pattern[3],
-        pattern[4],
-        pattern[6],
-        pattern[7],
-        pattern[8],
-        pattern[9],
-    )
-    if row_of.size == 0:
-        for k in range(n):
-            chosen = pivots[k]
-            kept = x[k]
-            x[k] = x[chosen]
-            x[chosen] = kept
-        for i in range(1, n):
-            total = x[i]
-            for j in range(i):
-                total -= a[i * n + j] * x[j]
-            x[i] = total
-        for i in range(n - 1, -1, -1):
-            total = x[i]
-            for j in range(i + 1, n):
-                total -= a[i * n + j] * x[j]
-            x[i] = total * a[i * n + i]
-        return
+def _dense_solve(n, a, pivots, x):
+    for k in range(n):
+        chosen = pivots[k]
+        kept = x[k]
+        x[k] = x[chosen]
+        x[chosen] = kept
+    for i in range(1, n):
+        total = x[i]
+        for j in range(i):
+            total -= a[i * n + j] * x[j]
+        x[i] = total
+    for i in range(n - 1, -1, -1):
+        total = x[i]
+        for j in range(i + 1, n):
+            total -= a[i * n + j] * x[j]
+        x[i] = total * a[i * n + i]
+
+
+@kernel(inline=True)
+def _sparse_solve(e, n, a, w, x):
+    row_of, column_of, l_ptr, l_col, u_ptr, u_col = e.row_of, e.column_of, e.l_ptr, e.l_col, e.u_ptr, e.u_col
     at_u = l_col.size
     at_inverse = at_u + u_col.size
     for i in range(n):
         total = x[row_of[i]]
-        for e in range(l_ptr[i], l_ptr[i + 1]):
-            total -= a[e] * work[l_col[e]]
-        work[i] = total
+        for g in range(l_ptr[i], l_ptr[i + 1]):
+            total -= a[g] * w[l_col[g]]
+        w[i] = total
     for i in range(n - 1, -1, -1):
-        total = work[i]
-        for e in range(u_ptr[i] + 1, u_ptr[i + 1]):
-            total -= a[at_u + e] * work[u_col[e]]
-        work[i] = total * a[at_inverse + i]
+        total = w[i]
+        for g in range(u_ptr[i] + 1, u_ptr[i + 1]):
+            total -= a[at_u + g] * w[u_col[g]]
+        w[i] = total * a[at_inverse + i]
     for i in range(n):
-        x[i] = work[column_of[i]]
+        x[i] = w[column_of[i]]
 
 
 @kernel(inline=True)
-def dense_solve_block(n, a, pivots, x, b):
-    """Solve for a block of four right-hand sides with dense factors."""
+def solve_for_vector(e, n, a, pivots, work, x):
+    """Overwrite ``x[:n]`` by the solution."""
+    if e.solve != 0:
+        call_solve(e.solve, a, x)
+    elif e.row_of.size == 0:
+        _dense_solve(n, a, pivots, x)
+    else:
+        _sparse_solve(e, n, a, work, x)
+
+
+@kernel(inline=True)
+def dense_solve_block(n, a, pivots, x, row, at):
+    """Solve with dense factors for the block of four right-hand sides that begins at ``x[row, at]``."""
     for k in range(n):
         chosen = pivots[k]
         if chosen != k:
-            for r in range(4):
-                kept = x[b, k, r]
-                x[b, k, r] = x[b, chosen, r]
-                x[b, chosen, r] = kept
+            for lane in range(4):
+                kept = x[row, at + 4 * k + lane]
+                x[row, at + 4 * k + lane] = x[row, at + 4 * chosen + lane]
+                x[row, at + 4 * chosen + lane] = kept
     for i in range(1, n):
-        x0, x1, x2, x3 = x[b, i, 0], x[b, i, 1], x[b, i, 2], x[b, i, 3]
+        o = at + 4 * i
+        x0, x1, x2, x3 = x[row, o], x[row, o + 1], x[row, o + 2], x[row, o + 3]
         for j in range(i):
-            v = a[i * n + j]
-            x0 -= v * x[b, j, 0]
-            x1 -= v * x[b, j, 1]
-            x2 -= v * x[b, j, 2]
-            x3 -= v * x[b, j, 3]
-        x[b, i, 0], x[b, i, 1], x[b, i, 2], x[b, i, 3] = x0, x1, x2, x3
+            v, k = a[i * n + j], at + 4 * j
+            x0 -= v * x[row, k]
+            x1 -= v * x[row, k + 1]
+            x2 -= v * x[row, k + 2]
+            x3 -= v * x[row, k + 3]
+        x[row, o], x[row, o + 1], x[row, o + 2], x[row, o + 3] = x0, x1, x2, x3
     for i in range(n - 1, -1, -1):
-        x0, x1, x2, x3 = x[b, i, 0], x[b, i, 1], x[b, i, 2], x[b, i, 3]
+        o = at + 4 * i
+        x0, x1, x2, x3 = x[row, o], x[row, o + 1], x[row, o + 2], x[row, o + 3]
         for j in range(i + 1, n):
-            v = a[i * n + j]
-            x0 -= v * x[b, j, 0]
-            x1 -= v * x[b, j, 1]
-            x2 -= v * x[b, j, 2]
-            x3 -= v * x[b, j, 3]
+            v, k = a[i * n + j], at + 4 * j
+            x0 -= v * x[row, k]
+            x1 -= v * x[row, k + 1]
+            x2 -= v * x[row, k + 2]
+            x3 -= v * x[row, k + 3]
         v = a[i * n + i]
-        x[b, i, 0], x[b, i, 1], x[b, i, 2], x[b, i, 3] = x0 * v, x1 * v, x2 * v, x3 * v
+        x[row, o], x[row, o + 1], x[row, o + 2], x[row, o + 3] = x0 * v, x1 * v, x2 * v, x3 * v
 
 
 @kernel(inline=True)
-def _sparse_solve_block(row_of, column_of, l_ptr, l_col, u_ptr, u_col, n, a, w, x, b):
+def _sparse_solve_block(e, n, a, w, x, row, at):
+    row_of, column_of, l_ptr, l_col, u_ptr, u_col = e.row_of, e.column_of, e.l_ptr, e.l_col, e.u_ptr, e.u_col
     at_u = l_col.size
     at_inverse = at_u + u_col.size
     for i in range(n):
-        row = row_of[i]
-        x0, x1, x2, x3 = x[b, row, 0], x[b, row, 1], x[b, row, 2], x[b, row, 3]
-        for e in range(l_ptr[i], l_ptr[i + 1]):
-            v, k = a[e], 4 * l_col[e]
+        o = at + 4 * row_of[i]
+        x0, x1, x2, x3 = x[row, o], x[row, o + 1], x[row, o + 2], x[row, o + 3]
+        for g in range(l_ptr[i], l_ptr[i + 1]):
+            v, k = a[g], 4 * l_col[g]
             x0 -= v * w[k]
             x1 -= v * w[k + 1]
             x2 -= v * w[k + 2]
@@ -240,8 +265,8 @@ def _sparse_solve_block(row_of, column_of, l_ptr, l_col, u_ptr, u_col, n, a, w, 
         w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3] = x0, x1, x2, x3
     for i in range(n - 1, -1, -1):
         x0, x1, x2, x3 = w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]
-        for e in range(u_ptr[i] + 1, u_ptr[i + 1]):
-            v, k = a[at_u + e], 4 * u_col[e]
+        for g in range(u_ptr[i] + 1, u_ptr[i + 1]):
+            v, k = a[at_u + g], 4 * u_col[g]
             x0 -= v * w[k]
             x1 -= v * w[k + 1]
             x2 -= v * w[k + 2]
@@ -250,45 +275,103 @@ def _sparse_solve_block(row_of, column_of, l_ptr, l_col, u_ptr, u_col, n, a, w, 
         w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3] = x0 * v, x1 * v, x2 * v, x3 * v
     for i in range(n):
         k = 4 * column_of[i]
-        for r in range(4):
-            x[b, i, r] = w[k + r]
+        for lane in range(4):
+            x[row, at + 4 * i + lane] = w[k + lane]
 
 
 @kernel
-def solve_blocks(pattern, n, a, pivots, work, x):
-    """Overwrite every block of `x`, shape (blocks, n, 4), by the solution."""
-    row_of, column_of, l_ptr, l_col, u_ptr, u_col = (
-        pattern[3],
-        pattern[4],
-        pattern[6],
-        pattern[7],
-        pattern[8],
-        pattern[9],
-    )
-    for b in range(x.shape[0]):
-        if row_of.size == 0:
-            dense_solve_block(n, a, pivots, x, b)
+def solve_blocks(e, n, a, pivots, work, x, row):
+    """Overwrite every block (n, 4) of ``x[row]`` by the solution, with looped code."""
+    for b in range(x.shape[1] // (4 * n)):
+        if e.row_of.size == 0:
+            dense_solve_block(n, a, pivots, x, row, b * 4 * n)
         else:
-            _sparse_solve_block(row_of, column_of, l_ptr, l_col, u_ptr, u_col, n, a, work, x, b)
+            _sparse_solve_block(e, n, a, work, x, row, b * 4 * n)
 
 
 @kernel
-def add_product(pattern, jac, n, z, row, seeds, out):
-    """Add ``f_y z[row] + f_p seeds`` to `out`, in blocks of four directions."""
-    row_ptr, mid, col = pattern[0], pattern[1], pattern[2]
-    for b in range(out.shape[0]):
+def add_product(e, jac, n, z, row, seeds, out):
+    """Add ``f_y z[row] + f_p seeds`` to ``out[0]``, in blocks of four directions, `seeds` of shape (blocks, n_p, 4)."""
+    row_ptr, mid, col = e.row_ptr, e.mid, e.col
+    for b in range(seeds.shape[0]):
         for i in range(n):
-            x0, x1, x2, x3 = out[b, i, 0], out[b, i, 1], out[b, i, 2], out[b, i, 3]
-            for e in range(row_ptr[i], mid[i]):
-                v, j = jac[e], col[e]
-                x0 += v * z[row, b, j, 0]
-                x1 += v * z[row, b, j, 1]
-                x2 += v * z[row, b, j, 2]
-                x3 += v * z[row, b, j, 3]
-            for e in range(mid[i], row_ptr[i + 1]):
-                v, j = jac[e], col[e] - n
+            at, begin = (b * n + i) * 4, b * n * 4
+            x0, x1, x2, x3 = out[0, at], out[0, at + 1], out[0, at + 2], out[0, at + 3]
+            for g in range(row_ptr[i], mid[i]):
+                v, k = jac[g], begin + 4 * col[g]
+                x0 += v * z[row, k]
+                x1 += v * z[row, k + 1]
+                x2 += v * z[row, k + 2]
+                x3 += v * z[row, k + 3]
+            for g in range(mid[i], row_ptr[i + 1]):
+                v, j = jac[g], col[g] - n
                 x0 += v * seeds[b, j, 0]
                 x1 += v * seeds[b, j, 1]
                 x2 += v * seeds[b, j, 2]
                 x3 += v * seeds[b, j, 3]
-            out[b, i, 0], out[b, i, 1], out[b, i, 2], out[b, i, 3] = x0, x1, x2, x3
+            out[0, at], out[0, at + 1], out[0, at + 2], out[0, at + 3] = x0, x1, x2, x3
+
+
+@kernel(inline=True, allocating=True)
+def seed_products(e, n, seeds):
+    """Return the products that make up ``f_p dp``: their places in a right-hand side, entries of J, and factors.
+
+    Most `seeds` dp, (blocks, n_p, 4), are zero, and they stay the same in a run.
+    """
+    count = 0
+    for i in range(n):
+        for g in range(e.mid[i], e.row_ptr[i + 1]):
+            for b in range(seeds.shape[0]):
+                for lane in range(4):
+                    count += seeds[b, e.col[g] - n, lane] != 0.0
+    place, entry, factor = np.empty(count, np.int64), np.empty(count, np.int64), np.empty(count)
+    count = 0
+    for i in range(n):
+        for g in range(e.mid[i], e.row_ptr[i + 1]):
+            for b in range(seeds.shape[0]):
+                for lane in range(4):
+                    value = seeds[b, e.col[g] - n, lane]
+                    if value != 0.0:
+                        place[count], entry[count], factor[count] = (b * n + i) * 4 + lane, g, value
+                        count += 1
+    return place, entry, factor
+
+
+@kernel(inline=True)
+def _looped_step(e, n, slot, c, a, pivots, work, s, r):
+    """Do what compiled code does for a step; tell whether all is finite."""
+    new, old, s2, s3, s4, s5 = slot[0], slot[1], slot[2], slot[3], slot[4], slot[5]
+    c0, c2, c3, c4, c5 = c[0], c[2], c[3], c[4], c[5]  # numbers stay in registers, which entries of arrays do not
+    for i in range(r.shape[1]):
+        last = s[old, i]
+        past = c2 * (s[s2, i] - last) + c3 * (s[s3, i] - last) + c4 * (s[s4, i] - last) + c5 * (s[s5, i] - last)
+        s[new, i] = c0 * last + r[0, i] - past
+    solve_blocks(e, n, a, pivots, work, s, new)
+    return row_is_finite(s, new)
+
+
+@kernel(inline=True)
+def step_directions(e, jac, n, slot, c, a, pivots, work, s, seeds, r):
+    """Set the sensitivities ``s[slot[0]]`` of a step; tell whether all of them are finite.
+
+    Parameters
+    ----------
+    slot, c
+        Rows of `s` (depth, blocks*n*4) that hold S_n, S_{n-1}, .., and coefficients of the formula, zero beyond
+        its order: those rows must hold numbers all the same.
+    seeds
+        See `seed_products`.
+    r
+        The extra part d of the right-hand side, (1, blocks*n*4).  It is zero afterwards where `seeds` reach and as it was
+        elsewhere: a d of zeros remains one.
+    """
+    place, entry, factor = seeds
+    for g in range(place.size):
+        r[0, place[g]] += jac[entry[g]] * factor[g]
+    if e.step != 0:
+        finite = call_step(e.step, s, slot, s.shape[1], c, a, r, r.size // (4 * n)) == 0
+    else:
+        finite = _looped_step(e, n, slot, c, a, pivots, work, s, r)
+    for g in range(place.size):
+        r[0, place[g]] = 0.0
+    return finite

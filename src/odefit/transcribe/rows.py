@@ -45,7 +45,7 @@ def write_rows(table, i, index, y, s, s2):
                 m.jacobian[row * m.width + m.columns[c]] = m.root_weight[k] * totals[c]
             if n_a > 0:
                 _add_arguments(task, m, k, row, nonzeros)
-    return 0
+    return index
 
 
 @kernel(inline=True)

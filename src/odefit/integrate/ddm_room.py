@@ -1,0 +1,142 @@
+"""What `ddm` works with: past values, Newton's method, directions, and numbers remembered from step to step."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+
+from odefit.integrate.contract import Array
+from odefit.integrate.directions import n_blocks, put_in_blocks
+from odefit.integrate.multistep import MAX_ORDER
+from odefit.integrate.stepping import cut
+from odefit.native.kernel import kernel
+from odefit.native.linear_systems import seed_products
+from odefit.native.records import Integers
+
+DEPTH = MAX_ORDER + 2
+"""Rows of past values, the new one among them."""
+TEST, POWER = 1, 2
+"""Bits of `Task.choices`: sensitivities take part in the error test; tolerances are raised to the power (k + 1)/k."""
+SHIFT, RATE, SCALE = range(3)
+"""Places in `Room.memory`: shift of the matrix in `a` (0: none), contraction of Newton's method, factor of the error."""
+ORDER, POINTS, SINCE, FAILS, MUST_DIVIDE, ITERATIONS, TAKEN, FRESH_NOW, WORST = range(9)
+"""Places in `Room.state`: order of the step, past points, steps since it changed, failures in a row, whether the matrix
+must be factorised, iterations of the last step, steps of this piece, whether the matrix was factorised for this step,
+and the state whose error was largest."""
+
+
+class Room(NamedTuple):
+    """Arrays of `ddm`.
+
+    Attributes
+    ----------
+    y, s, s2
+        Past states and directions of first and second order, a row each; rows that a low order does not use have
+        zero weights and must hold numbers all the same.
+    slot
+        Which row is the new one, the last one, the one before, ..
+    psi, past, w, c
+        Distances to the past times from the new one and from the last one; weights of the predictor; coefficients.
+    f, work_rows, base, start, delta
+        Slopes, work, the known part of the formula, the prediction, and Newton's corrections.
+    jac, a, pivots, work, a1, pivots1
+        The Jacobian, the factors of the matrix of the states, work, and the factors of that of the directions.
+    seeds, products, r, slopes
+        Seeds of p, their products with the Jacobian (see `seed_products`), a right-hand side that is zero between
+        steps, and slopes at the beginning where directions take part in the error test.
+    products2, r2, vectors
+        The same for second order, and room for two directions and a second derivative.
+    y_out, s_out, s2_out
+        At an output time.
+    memory, state
+        Numbers and integers that are remembered.
+    """
+
+    y: Array
+    s: Array
+    s2: Array
+    slot: Integers
+    psi: Array
+    past: Array
+    w: Array
+    c: Array
+    f: Array
+    work_rows: Array
+    base: Array
+    start: Array
+    delta: Array
+    jac: Array
+    a: Array
+    pivots: Integers
+    work: Array
+    a1: Array
+    pivots1: Integers
+    seeds: Array
+    products: tuple[Integers, Integers, Array]
+    r: Array
+    slopes: Array
+    products2: tuple[Integers, Integers, Array]
+    r2: Array
+    vectors: tuple[Array, Array, Array]
+    y_out: Array
+    s_out: Array
+    s2_out: Array
+    memory: Array
+    state: Integers
+
+
+@kernel(inline=True, allocating=True)
+def make_room(task, e, order):
+    """See `Method.make_room`.  Directions come first: rows of them stand where the machine reads them fastest."""
+    n, n_p, n_jac = task.n, task.n_parameters, e.col.size
+    q = task.n_directions if order >= 1 else 0
+    m = q * (q + 1) // 2 if order == 2 else 0
+    n1, n2, n_z = n_blocks(q) * n * 4, n_blocks(m) * n * 4, n + n_p if m > 0 else 0
+    n_test, n_own = n1 if (task.choices & TEST) != 0 else 0, e.n_values if q > 0 else 0
+    n_seeds, n_seeds2 = n_blocks(q) * n_p * 4, n_blocks(m) * n_p * 4
+    pool = np.zeros(
+        (DEPTH + 2) * (n1 + n2) + n_test + (DEPTH + 10) * n + 4 * (DEPTH + 1) + n_jac + e.n_values + n_own + e.n_work
+        + n_seeds + n_seeds2 + 2 * n_z + 3
+    )  # fmt: skip
+    at, s = cut(pool, 0, DEPTH, n1)
+    at, r = cut(pool, at, 1, n1)
+    at, s_out = cut(pool, at, 1, n1)
+    at, s2 = cut(pool, at, DEPTH, n2)
+    at, r2 = cut(pool, at, 1, n2)
+    at, s2_out = cut(pool, at, 1, n2)
+    at, slopes = cut(pool, at, 1, n_test)
+    at, y = cut(pool, at, DEPTH, n)
+    at, y_out = cut(pool, at, 1, n)
+    at, f = cut(pool, at, 2, n)
+    at, work_rows = cut(pool, at, 3, n)
+    at, vectors = cut(pool, at, 4, n)
+    at, nodes = cut(pool, at, 4, DEPTH + 1)
+    jac, at = pool[at : at + n_jac], at + n_jac
+    a, at = pool[at : at + e.n_values], at + e.n_values
+    a1, at = pool[at : at + n_own], at + n_own
+    work, at = pool[at : at + e.n_work], at + e.n_work
+    seeds, at = pool[at : at + n_seeds].reshape(n_blocks(q), n_p, 4), at + n_seeds
+    seeds2, at = pool[at : at + n_seeds2].reshape(n_blocks(m), n_p, 4), at + n_seeds2
+    pair = pool[at : at + n_z], pool[at + n_z : at + 2 * n_z], vectors[3]
+    memory = pool[at + 2 * n_z : at + 2 * n_z + 3]
+    numbers = np.zeros(DEPTH + 9 + 2 * e.n_pivots, np.int64)
+    slot, state = numbers[:DEPTH], numbers[DEPTH : DEPTH + 9]
+    pivots, pivots1 = numbers[DEPTH + 9 : DEPTH + 9 + e.n_pivots], numbers[DEPTH + 9 + e.n_pivots :]
+    for j in range(DEPTH):
+        slot[j] = j
+    put_in_blocks(task.dy0, task.n_columns, q, n, s_out)
+    put_in_blocks(task.dp, task.n_columns, q, n_p, seeds.reshape(1, n_seeds))
+    put_in_blocks(task.d2y0, m, m, n, s2_out)
+    put_in_blocks(task.d2p, m, m, n_p, seeds2.reshape(1, n_seeds2))
+    for i in range(n):
+        y[1, i] = y_out[0, i] = task.y0[i]
+    for i in range(n1):
+        s[1, i] = s_out[0, i]
+    for i in range(n2):
+        s2[1, i] = s2_out[0, i]
+    return Room(
+        y, s, s2, slot, nodes[0], nodes[1], nodes[2], nodes[3], f, work_rows, vectors[0], vectors[1], vectors[2],
+        jac, a, pivots, work, a1, pivots1, seeds, seed_products(e, n, seeds), r, slopes,
+        seed_products(e, n, seeds2), r2, pair, y_out, s_out, s2_out, memory, state,
+    )  # fmt: skip
