@@ -12,7 +12,7 @@ import numpy as np
 
 from odefit.integrate.directions import slopes_of
 from odefit.integrate.explicit import shift_stages
-from odefit.integrate.rk32 import error_norm, stages_of_directions, stages_of_states
+from odefit.integrate.rk32 import SCHEME
 from odefit.integrate.stepping import first_nonfinite
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
@@ -26,6 +26,7 @@ from odefit.native.linear_systems import (
 
 _LONGEST_STRETCH = 1.02  # steps at most so much longer stay with the polynomial of the arc
 _ERROR_CONSTANT = 0.25  # (54)
+_state_stages, _direction_stages, _error = SCHEME.state_stages, SCHEME.direction_stages, SCHEME.error  # (34)-(36)
 
 
 @kernel(inline=True)
@@ -74,7 +75,7 @@ def change_step(dif, before, r, r_before, path, out):
 
 
 @kernel
-def runge_kutta_arc(functions, t, h, p, u, path, k, y, states, rtol, atol, differentiate, s_path, s, z, seeds, k1):
+def runge_kutta_arc(system, t, h, path, k, y, states, rtol, atol, differentiate, s_path, s, z, seeds, k1):
     """Compute the first arc from ``path[0]`` by (34), (35); to `differentiate`, sensitivities from ``s_path[0]`` too.
 
     Returns
@@ -82,33 +83,31 @@ def runge_kutta_arc(functions, t, h, p, u, path, k, y, states, rtol, atol, diffe
     ratio, cause, bad
         Largest error over tolerance (36) and its state; the first sensitivity that is not finite (-1: none).
     """
-    rhs, directions, _ = functions
     n, size = path.shape[1], s.size
-    s_flat, z_flat, k1_flat = s.reshape(1, size), z.reshape(1, size), k1.reshape(4, size)
     ratio_most, cause = 0.0, -1
     for i in range(n):
         y[0, i] = path[0, i]
-    call_model(rhs, t, y, 0, p, u, k, 0)
+    call_model(system.value, t, y, 0, system.p, system.u, k, 0)
     if differentiate:
         for i in range(size):
-            s_flat[0, i] = s_path[0, i]
-        slopes_of(directions, t, y, 0, p, u, s, seeds, n, k1, 0)
+            s[0, i] = s_path[0, i]
+        slopes_of(system, t, y, 0, s, seeds, k1, 0)
     for j in range(3):
         begin = t + j * h
-        stages_of_states(rhs, begin, h, y, p, u, n, k, states)
-        ratio, worst = error_norm(y, states, h, k, n, rtol, atol)
+        _state_stages(system, begin, h, y, k, states)
+        ratio, worst = _error(y, states, h, k, n, rtol, atol)
         if ratio > ratio_most:
             ratio_most, cause = ratio, worst
         if not math.isfinite(ratio):
             break
         if differentiate:
-            stages_of_directions(directions, begin, h, s_flat, z_flat, z, seeds, p, u, n, states, k1_flat, k1)
-            bad = max(first_nonfinite(z_flat, 0, size), first_nonfinite(k1_flat, 3, size))
+            _direction_stages(system, begin, h, states, s, z, seeds, k1)
+            bad = max(first_nonfinite(z, 0, size), first_nonfinite(k1, 3, size))
             if bad >= 0:
                 return ratio_most, cause, bad
-            shift_stages(s_flat, z_flat, 0, k1_flat, 3, size)
+            shift_stages(s, z, 0, k1, 3, size)
             for i in range(size):
-                s_path[j + 1, i] = s_flat[0, i]
+                s_path[j + 1, i] = s[0, i]
         shift_stages(y, states, 3, k, 3, n)
         for i in range(n):
             path[j + 1, i] = y[0, i]

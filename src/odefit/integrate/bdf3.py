@@ -56,6 +56,7 @@ from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Tr
 from odefit.integrate.directions import in_blocks, write_start
 from odefit.integrate.elimination import Index, dense_algebra
 from odefit.integrate.stepping import append_step, fill_nan, first_nonfinite, initial_step
+from odefit.integrate.system import System
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 from odefit.native.stop import StopFlag
@@ -118,6 +119,7 @@ def bdf3_solve(
     n = y0.size
     q = dy0.shape[1] if order >= 1 else 0
     rhs = functions[0]
+    system = System(rhs, functions[1], functions[2], 0, p, u, n)
     # differences at the end of the last arc, of the one before, and while an arc is computed; the points of an arc
     dif, before, now, path = np.empty((4, n)), np.empty((4, n)), np.empty((4, n)), np.empty((4, n))
     y, k, states = np.empty((1, n)), np.empty((4, n)), np.empty((4, n))
@@ -125,8 +127,9 @@ def bdf3_solve(
     jac, a, pivots, work = np.empty(pattern[2].size), np.empty(n * n), np.empty(n, np.int64), np.empty(4)
     # the same for sensitivities in blocks; the flat names are the same memory
     s, seeds = in_blocks(dy0, q), in_blocks(dp, q)
-    z, r1, k1 = np.empty(s.shape), np.empty(s.shape), np.empty((4, s.shape[0], n, 4))
     size = s.size
+    z, r1, k1 = np.empty(s.shape), np.empty(s.shape), np.empty((4, size))
+    s_row, z_row = s.reshape(1, size), z.reshape(1, size)
     s_now = np.empty((4, s.shape[0], n, 4))
     s_flat = s_now.reshape(4, size)
     s_dif, s_before, s_path = np.empty((4, size)), np.empty((4, size)), np.empty((4, size))
@@ -196,7 +199,7 @@ def bdf3_solve(
                 for i in range(n):
                     path[0, i] = dif[3, i]
                 ratio, worst, bad = runge_kutta_arc(
-                    functions, t, h, p, u, path, k, y, states, rtol, atol, False, s_path, s, z, seeds, k1
+                    system, t, h, path, k, y, states, rtol, atol, False, s_path, s_row, z_row, seeds, k1
                 )
                 n_rhs += 10
             else:
@@ -227,7 +230,7 @@ def bdf3_solve(
                     for i in range(size):
                         s_path[0, i] = s_dif[3, i]
                     _, _, bad = runge_kutta_arc(
-                        functions, t, h, p, u, path, k, y, states, rtol, atol, True, s_path, s, z, seeds, k1
+                        system, t, h, path, k, y, states, rtol, atol, True, s_path, s_row, z_row, seeds, k1
                     )
                     n_rhs += 10
                     n_jac += 10

@@ -14,12 +14,18 @@ from odefit.native.kernel import kernel
 
 
 @kernel(inline=True)
-def slopes_of(directions, t, states, at, p, u, z, seeds, n, out, s):
-    """Set ``out[s] = f_y z + f_p seeds``, a block of four directions after the other."""
-    for b in range(z.shape[0]):
+def slopes_of(system, t, states, at, z, seeds, out, s):
+    """Set ``out[s] = f_y z + f_p seeds``, a block of four directions after the other.
+
+    The states begin at the element `at` of `states`; `z` is (1, N) and `out` (stages, N) with N = blocks n 4, `seeds`
+    (blocks, n_p, 4).
+    """
+    width, n_p = 4 * system.n, system.p.size
+    for b in range(seeds.shape[0]):
         call_directions(
-            directions, t, states, at, p, u, z, b * 4 * n, seeds, b * 4 * p.size, out, (s * z.shape[0] + b) * 4 * n
-        )
+            system.directions, t, states, at, system.p, system.u, z, b * width, seeds, b * 4 * n_p,
+            out, (s * seeds.shape[0] + b) * width,
+        )  # fmt: skip
 
 
 @kernel(inline=True)

@@ -1,4 +1,7 @@
-"""Hairer's Runge-Kutta pair 8(5,3), with its continuous extension of order 7; `dop853_tableau` has the coefficients.
+"""Hairer's Runge-Kutta pair 8(5,3), with its continuous extension of order 7.
+
+E. Hairer, S. P. Norsett and G. Wanner, Solving Ordinary Differential Equations I, 2nd edition (1993), II.5 and II.6,
+and the program DOP853 that comes with it; the method of order 8 is that of Dormand and Prince (1980).
 
 Twelve evaluations a step, the last of them shared with the next one, and three more in steps with output inside.  With
 the estimates e5 and e3 of the embedded solutions of orders 5 and 3, which go with h^6 and h^4, the error of a state is
@@ -14,323 +17,158 @@ Step-size control is that of DOP853: h_new = h 0.9 (tolerance/error)^(1/8), at m
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from odefit.integrate.directions import slopes_of
-from odefit.integrate.dop853_tableau import E3, E5, A, B, C, D
-from odefit.integrate.explicit import ExplicitRungeKutta, Scheme, explicit_kernel
-from odefit.native.calls import call_model
-from odefit.native.kernel import kernel
+from odefit.integrate.explicit import ExplicitRungeKutta, explicit_kernel
+from odefit.integrate.schemes import scheme_of
+from odefit.integrate.tableau import Tableau, hermite, rows
 
-# Each stage sets ``out[row, :n] = y + h sum_j A[s, j] k_j``.  They are functions of their own: one with all of them
-# would be inlined as a whole at every stage, which takes long to compile.
+# fmt: off
+_C = np.array(
+    [
+        0.0, 0.0526001519587677318785587544488, 0.0789002279381515978178381316732,
+        0.118350341907227396726757197510, 0.281649658092772603273242802490, 0.333333333333333333333333333333,
+        0.25, 0.307692307692307692307692307692, 0.651282051282051282051282051282, 0.6,
+        0.857142857142857142857142857142, 1.0, 1.0, 0.1, 0.2, 0.777777777777777777777777777778,
+    ]
+)
 
+_A = {
+    1: {
+        0: 0.0526001519587677318785587544488,
+    },
+    2: {
+        0: 0.0197250569845378994544595329183, 1: 0.0591751709536136983633785987549,
+    },
+    3: {
+        0: 0.0295875854768068491816892993775, 2: 0.0887627564304205475450678981324,
+    },
+    4: {
+        0: 0.241365134159266685502369798665, 2: -0.884549479328286085344864962717,
+        3: 0.924834003261792003115737966543,
+    },
+    5: {
+        0: 0.037037037037037037037037037037, 3: 0.170828608729473871279604482173, 4: 0.125467687566822425016691814123,
+    },
+    6: {
+        0: 0.037109375, 3: 0.170252211019544039314978060272, 4: 0.0602165389804559606850219397283, 5: -0.017578125,
+    },
+    7: {
+        0: 0.0370920001185047927108779319836, 3: 0.170383925712239993810214054705,
+        4: 0.107262030446373284651809199168, 5: -0.0153194377486244017527936158236,
+        6: 0.00827378916381402288758473766002,
+    },
+    8: {
+        0: 0.624110958716075717114429577812, 3: -3.36089262944694129406857109825,
+        4: -0.868219346841726006818189891453, 5: 27.5920996994467083049415600797, 6: 20.1540675504778934086186788979,
+        7: -43.4898841810699588477366255144,
+    },
+    9: {
+        0: 0.477662536438264365890433908527, 3: -2.48811461997166764192642586468,
+        4: -0.590290826836842996371446475743, 5: 21.2300514481811942347288949897, 6: 15.2792336328824235832596922938,
+        7: -33.2882109689848629194453265587, 8: -0.0203312017085086261358222928593,
+    },
+    10: {
+        0: -0.93714243008598732571704021658, 3: 5.18637242884406370830023853209, 4: 1.09143734899672957818500254654,
+        5: -8.14978701074692612513997267357, 6: -18.5200656599969598641566180701, 7: 22.7394870993505042818970056734,
+        8: 2.49360555267965238987089396762, 9: -3.0467644718982195003823669022,
+    },
+    11: {
+        0: 2.27331014751653820792359768449, 3: -10.5344954667372501984066689879, 4: -2.00087205822486249909675718444,
+        5: -17.9589318631187989172765950534, 6: 27.9488845294199600508499808837, 7: -2.85899827713502369474065508674,
+        8: -8.87285693353062954433549289258, 9: 12.3605671757943030647266201528, 10: 0.643392746015763530355970484046,
+    },
+    12: {
+        0: 0.0542937341165687622380535766363, 5: 4.45031289275240888144113950566, 6: 1.89151789931450038304281599044,
+        7: -5.8012039600105847814672114227, 8: 0.31116436695781989440891606237, 9: -0.152160949662516078556178806805,
+        10: 0.201365400804030348374776537501, 11: 0.0447106157277725905176885569043,
+    },
+    13: {
+        0: 0.0561675022830479523392909219681, 6: 0.253500210216624811088794765333,
+        7: -0.246239037470802489917441475441, 8: -0.124191423263816360469010140626,
+        9: 0.15329179827876569731206322685, 10: 0.00820105229563468988491666602057,
+        11: 0.00756789766054569976138603589584, 12: -0.008298,
+    },
+    14: {
+        0: 0.0318346481635021405060768473261, 5: 0.0283009096723667755288322961402,
+        6: 0.0535419883074385676223797384372, 7: -0.0549237485713909884646569340306,
+        10: -0.000108347328697249322858509316994, 11: 0.000382571090835658412954920192323,
+        12: -0.000340465008687404560802977114492, 13: 0.141312443674632500278074618366,
+    },
+    15: {
+        0: -0.428896301583791923408573538692, 5: -4.69762141536116384314449447206, 6: 7.68342119606259904184240953878,
+        7: 4.06898981839711007970213554331, 8: 0.356727187455281109270669543021,
+        12: -0.00139902416515901462129418009734, 13: 2.9475147891527723389556272149,
+        14: -9.15095847217987001081870187138,
+    },
+}
 
-@kernel(inline=True)
-def _stage_1(y, h, k, n, out, row):
-    for i in range(n):
-        out[row, i] = y[0, i] + h * (A[1, 0] * k[0, i])
+_E5 = {
+    0: {
+        0: 0.01312004499419488073250102996, 5: -1.225156446376204440720569753, 6: -0.4957589496572501915214079952,
+        7: 1.664377182454986536961530415, 8: -0.3503288487499736816886487290, 9: 0.3341791187130174790297318841,
+        10: 0.08192320648511571246570742613, 11: -0.02235530786388629525884427845,
+    },
+}
 
+_THIRD_ORDER = {
+    0: {
+        0: 0.244094488188976377952755905512, 8: 0.733846688281611857341361741547,
+        11: 0.0220588235294117647058823529412,
+    },
+}
 
-@kernel(inline=True)
-def _stage_2(y, h, k, n, out, row):
-    for i in range(n):
-        out[row, i] = y[0, i] + h * (A[2, 0] * k[0, i] + A[2, 1] * k[1, i])
+_D = {
+    0: {
+        0: -8.4289382761090128651353491142, 5: 0.56671495351937776962531783590, 6: -3.0689499459498916912797304727,
+        7: 2.3846676565120698287728149680, 8: 2.1170345824450282767155149946, 9: -0.87139158377797299206789907490,
+        10: 2.2404374302607882758541771650, 11: 0.63157877876946881815570249290,
+        12: -0.088990336451333310820698117400, 13: 18.148505520854727256656404962,
+        14: -9.1946323924783554000451984436, 15: -4.4360363875948939664310572000,
+    },
+    1: {
+        0: 10.427508642579134603413151009, 5: 242.28349177525818288430175319, 6: 165.20045171727028198505394887,
+        7: -374.54675472269020279518312152, 8: -22.113666853125306036270938578, 9: 7.7334326684722638389603898808,
+        10: -30.674084731089398182061213626, 11: -9.3321305264302278729567221706, 12: 15.697238121770843886131091075,
+        13: -31.139403219565177677282850411, 14: -9.3529243588444783865713862664, 15: 35.816841486394083752465898540,
+    },
+    2: {
+        0: 19.985053242002433820987653617, 5: -387.03730874935176555105901742, 6: -189.17813819516756882830838328,
+        7: 527.80815920542364900561016686, 8: -11.573902539959630126141871134, 9: 6.8812326946963000169666922661,
+        10: -1.0006050966910838403183860980, 11: 0.77771377980534432092869265740, 12: -2.7782057523535084065932004339,
+        13: -60.196695231264120758267380846, 14: 84.320405506677161018159903784, 15: 11.992291136182789328035130030,
+    },
+    3: {
+        0: -25.693933462703749003312586129, 5: -154.18974869023643374053993627, 6: -231.52937917604549567536039109,
+        7: 357.63911791061412378285349910, 8: 93.405324183624310003907691704, 9: -37.458323136451633156875139351,
+        10: 104.09964950896230045147246184, 11: 29.840293426660503123344363579, 12: -43.533456590011143754432175058,
+        13: 96.324553959188282948394950600, 14: -39.177261675615439165231486172, 15: -149.72683625798562581422125276,
+    },
+}
+# fmt: on
+_STAGES = _C.size
+_A_MATRIX = rows(_A, _STAGES, _STAGES)
+_WEIGHTS = _A_MATRIX[12]
 
-
-@kernel(inline=True)
-def _stage_3(y, h, k, n, out, row):
-    for i in range(n):
-        out[row, i] = y[0, i] + h * (A[3, 0] * k[0, i] + A[3, 2] * k[2, i])
-
-
-@kernel(inline=True)
-def _stage_4(y, h, k, n, out, row):
-    for i in range(n):
-        out[row, i] = y[0, i] + h * (A[4, 0] * k[0, i] + A[4, 2] * k[2, i] + A[4, 3] * k[3, i])
-
-
-@kernel(inline=True)
-def _stage_5(y, h, k, n, out, row):
-    for i in range(n):
-        out[row, i] = y[0, i] + h * (A[5, 0] * k[0, i] + A[5, 3] * k[3, i] + A[5, 4] * k[4, i])
-
-
-@kernel(inline=True)
-def _stage_6(y, h, k, n, out, row):
-    for i in range(n):
-        out[row, i] = y[0, i] + h * (A[6, 0] * k[0, i] + A[6, 3] * k[3, i] + A[6, 4] * k[4, i] + A[6, 5] * k[5, i])
-
-
-@kernel(inline=True)
-def _stage_7(y, h, k, n, out, row):
-    for i in range(n):
-        out[row, i] = y[0, i] + h * (
-            A[7, 0] * k[0, i] + A[7, 3] * k[3, i] + A[7, 4] * k[4, i] + A[7, 5] * k[5, i] + A[7, 6] * k[6, i]
-        )  # fmt: skip
-
-
-@kernel(inline=True)
-def _stage_8(y, h, k, n, out, row):
-    for i in range(n):
-        out[row, i] = y[0, i] + h * (
-            A[8, 0] * k[0, i] + A[8, 3] * k[3, i] + A[8, 4] * k[4, i] + A[8, 5] * k[5, i] + A[8, 6] * k[6, i]
-            + A[8, 7] * k[7, i]
-        )  # fmt: skip
-
-
-@kernel(inline=True)
-def _stage_9(y, h, k, n, out, row):
-    for i in range(n):
-        out[row, i] = y[0, i] + h * (
-            A[9, 0] * k[0, i] + A[9, 3] * k[3, i] + A[9, 4] * k[4, i] + A[9, 5] * k[5, i] + A[9, 6] * k[6, i]
-            + A[9, 7] * k[7, i] + A[9, 8] * k[8, i]
-        )  # fmt: skip
-
-
-@kernel(inline=True)
-def _stage_10(y, h, k, n, out, row):
-    for i in range(n):
-        out[row, i] = y[0, i] + h * (
-            A[10, 0] * k[0, i] + A[10, 3] * k[3, i] + A[10, 4] * k[4, i] + A[10, 5] * k[5, i]
-            + A[10, 6] * k[6, i] + A[10, 7] * k[7, i] + A[10, 8] * k[8, i] + A[10, 9] * k[9, i]
-        )  # fmt: skip
-
-
-@kernel(inline=True)
-def _stage_11(y, h, k, n, out, row):
-    for i in range(n):
-        out[row, i] = y[0, i] + h * (
-            A[11, 0] * k[0, i] + A[11, 3] * k[3, i] + A[11, 4] * k[4, i] + A[11, 5] * k[5, i]
-            + A[11, 6] * k[6, i] + A[11, 7] * k[7, i] + A[11, 8] * k[8, i] + A[11, 9] * k[9, i]
-            + A[11, 10] * k[10, i]
-        )  # fmt: skip
-
-
-@kernel(inline=True)
-def _stage_12(y, h, k, n, out, row):
-    for i in range(n):
-        out[row, i] = y[0, i] + h * (
-            A[12, 0] * k[0, i] + A[12, 5] * k[5, i] + A[12, 6] * k[6, i] + A[12, 7] * k[7, i]
-            + A[12, 8] * k[8, i] + A[12, 9] * k[9, i] + A[12, 10] * k[10, i] + A[12, 11] * k[11, i]
-        )  # fmt: skip
-
-
-@kernel(inline=True)
-def _stage_13(y, h, k, n, out, row):
-    for i in range(n):
-        out[row, i] = y[0, i] + h * (
-            A[13, 0] * k[0, i] + A[13, 6] * k[6, i] + A[13, 7] * k[7, i] + A[13, 8] * k[8, i]
-            + A[13, 9] * k[9, i] + A[13, 10] * k[10, i] + A[13, 11] * k[11, i] + A[13, 12] * k[12, i]
-        )  # fmt: skip
-
-
-@kernel(inline=True)
-def _stage_14(y, h, k, n, out, row):
-    for i in range(n):
-        out[row, i] = y[0, i] + h * (
-            A[14, 0] * k[0, i] + A[14, 5] * k[5, i] + A[14, 6] * k[6, i] + A[14, 7] * k[7, i]
-            + A[14, 10] * k[10, i] + A[14, 11] * k[11, i] + A[14, 12] * k[12, i] + A[14, 13] * k[13, i]
-        )  # fmt: skip
-
-
-@kernel(inline=True)
-def _stage_15(y, h, k, n, out, row):
-    for i in range(n):
-        out[row, i] = y[0, i] + h * (
-            A[15, 0] * k[0, i] + A[15, 5] * k[5, i] + A[15, 6] * k[6, i] + A[15, 7] * k[7, i]
-            + A[15, 8] * k[8, i] + A[15, 12] * k[12, i] + A[15, 13] * k[13, i] + A[15, 14] * k[14, i]
-        )  # fmt: skip
-
-
-@kernel(inline=True)
-def _stage(s, y, h, k, n, out, row):
-    if s == 1:
-        _stage_1(y, h, k, n, out, row)
-    elif s == 2:
-        _stage_2(y, h, k, n, out, row)
-    elif s == 3:
-        _stage_3(y, h, k, n, out, row)
-    elif s == 4:
-        _stage_4(y, h, k, n, out, row)
-    elif s == 5:
-        _stage_5(y, h, k, n, out, row)
-    elif s == 6:
-        _stage_6(y, h, k, n, out, row)
-    elif s == 7:
-        _stage_7(y, h, k, n, out, row)
-    elif s == 8:
-        _stage_8(y, h, k, n, out, row)
-    elif s == 9:
-        _stage_9(y, h, k, n, out, row)
-    elif s == 10:
-        _stage_10(y, h, k, n, out, row)
-    elif s == 11:
-        _stage_11(y, h, k, n, out, row)
-    elif s == 12:
-        _stage_12(y, h, k, n, out, row)
-    elif s == 13:
-        _stage_13(y, h, k, n, out, row)
-    elif s == 14:
-        _stage_14(y, h, k, n, out, row)
-    else:
-        _stage_15(y, h, k, n, out, row)
-
-
-@kernel(inline=True)
-def _state_stages(rhs, t, h, y, p, u, n, k, states):
-    _stage_1(y, h, k, n, states, 1)
-    call_model(rhs, t + C[1] * h, states, n, p, u, k, n)
-    _stage_2(y, h, k, n, states, 2)
-    call_model(rhs, t + C[2] * h, states, 2 * n, p, u, k, 2 * n)
-    _stage_3(y, h, k, n, states, 3)
-    call_model(rhs, t + C[3] * h, states, 3 * n, p, u, k, 3 * n)
-    _stage_4(y, h, k, n, states, 4)
-    call_model(rhs, t + C[4] * h, states, 4 * n, p, u, k, 4 * n)
-    _stage_5(y, h, k, n, states, 5)
-    call_model(rhs, t + C[5] * h, states, 5 * n, p, u, k, 5 * n)
-    _stage_6(y, h, k, n, states, 6)
-    call_model(rhs, t + C[6] * h, states, 6 * n, p, u, k, 6 * n)
-    _stage_7(y, h, k, n, states, 7)
-    call_model(rhs, t + C[7] * h, states, 7 * n, p, u, k, 7 * n)
-    _stage_8(y, h, k, n, states, 8)
-    call_model(rhs, t + C[8] * h, states, 8 * n, p, u, k, 8 * n)
-    _stage_9(y, h, k, n, states, 9)
-    call_model(rhs, t + C[9] * h, states, 9 * n, p, u, k, 9 * n)
-    _stage_10(y, h, k, n, states, 10)
-    call_model(rhs, t + C[10] * h, states, 10 * n, p, u, k, 10 * n)
-    _stage_11(y, h, k, n, states, 11)
-    call_model(rhs, t + h, states, 11 * n, p, u, k, 11 * n)
-    _stage_12(y, h, k, n, states, 12)
-    call_model(rhs, t + h, states, 12 * n, p, u, k, 12 * n)
-
-
-@kernel(inline=True)
-def _extension_stages(rhs, t, h, y, p, u, n, k, states):
-    _stage_13(y, h, k, n, states, 13)
-    call_model(rhs, t + C[13] * h, states, 13 * n, p, u, k, 13 * n)
-    _stage_14(y, h, k, n, states, 14)
-    call_model(rhs, t + C[14] * h, states, 14 * n, p, u, k, 14 * n)
-    _stage_15(y, h, k, n, states, 15)
-    call_model(rhs, t + C[15] * h, states, 15 * n, p, u, k, 15 * n)
-
-
-@kernel(inline=True)
-def _direction_stages(directions, t, h, c_flat, z_flat, z, seeds, p, u, n, states, k_flat, k):
-    """Compute the stages of the first-order sensitivities at the stages of the states."""
-    size = c_flat.shape[1]
-    _stage_1(c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + C[1] * h, states, n, p, u, z, seeds, n, k, 1)
-    _stage_2(c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + C[2] * h, states, 2 * n, p, u, z, seeds, n, k, 2)
-    _stage_3(c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + C[3] * h, states, 3 * n, p, u, z, seeds, n, k, 3)
-    _stage_4(c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + C[4] * h, states, 4 * n, p, u, z, seeds, n, k, 4)
-    _stage_5(c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + C[5] * h, states, 5 * n, p, u, z, seeds, n, k, 5)
-    _stage_6(c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + C[6] * h, states, 6 * n, p, u, z, seeds, n, k, 6)
-    _stage_7(c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + C[7] * h, states, 7 * n, p, u, z, seeds, n, k, 7)
-    _stage_8(c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + C[8] * h, states, 8 * n, p, u, z, seeds, n, k, 8)
-    _stage_9(c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + C[9] * h, states, 9 * n, p, u, z, seeds, n, k, 9)
-    _stage_10(c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + C[10] * h, states, 10 * n, p, u, z, seeds, n, k, 10)
-    _stage_11(c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + h, states, 11 * n, p, u, z, seeds, n, k, 11)
-    _stage_12(c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + h, states, 12 * n, p, u, z, seeds, n, k, 12)
-
-
-@kernel(inline=True)
-def _extension_direction_stages(directions, t, h, c_flat, z_flat, z, seeds, p, u, n, states, k_flat, k):
-    """Compute those of the continuous extension; then the new values stand in `z` again."""
-    size = c_flat.shape[1]
-    _stage_13(c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + C[13] * h, states, 13 * n, p, u, z, seeds, n, k, 13)
-    _stage_14(c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + C[14] * h, states, 14 * n, p, u, z, seeds, n, k, 14)
-    _stage_15(c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + C[15] * h, states, 15 * n, p, u, z, seeds, n, k, 15)
-    _stage_12(c_flat, h, k_flat, size, z_flat, 0)
-
-
-@kernel(inline=True)
-def _error(y, states, h, k, n, rtol, atol):
-    """Return the largest error over tolerance, and the state it belongs to.
-
-    The slope at the new value is not part of the estimates: where it is not finite, the error is infinite.
-    """
-    ratio = -1.0
-    cause = 0
-    for i in range(n):
-        e5 = (
-            E5[0] * k[0, i] + E5[5] * k[5, i] + E5[6] * k[6, i] + E5[7] * k[7, i] + E5[8] * k[8, i]
-            + E5[9] * k[9, i] + E5[10] * k[10, i] + E5[11] * k[11, i]
-        )  # fmt: skip
-        e3 = (
-            E3[0] * k[0, i] + E3[5] * k[5, i] + E3[6] * k[6, i] + E3[7] * k[7, i] + E3[8] * k[8, i]
-            + E3[9] * k[9, i] + E3[10] * k[10, i] + E3[11] * k[11, i]
-        )  # fmt: skip
-        part = abs(h * e5 / (atol + rtol * max(abs(y[0, i]), abs(states[12, i]))))
-        if e5 != 0.0:
-            c = 0.1 * e3 / e5  # squares of the estimates themselves might overflow
-            part /= math.sqrt(1.0 + c * c)
-        if math.isnan(part) or not (math.isfinite(states[12, i]) and math.isfinite(k[12, i])):
-            return np.inf, i
-        if part > ratio:
-            ratio = part
-            cause = i
-    return ratio, cause
-
-
-@kernel(inline=True)
-def _interpolation_weights(x, w):
-    """Fill the weights of the stages at the fraction `x` of a step."""
-    r = 1.0 - x
-    for i in range(16):
-        first = 1.0 if i == 0 else 0.0
-        last = 1.0 if i == 12 else 0.0
-        high = D[0, i] + x * (D[1, i] + r * (D[2, i] + x * D[3, i]))
-        w[i] = x * (B[i] + r * ((first - B[i]) + x * ((2.0 * B[i] - first - last) + r * high)))
-
-
-@kernel(inline=True)
-def _interpolate(y, h, k, n, w, out, row):
-    for i in range(n):
-        out[row, i] = y[0, i] + h * (
-            w[0] * k[0, i] + w[5] * k[5, i] + w[6] * k[6, i] + w[7] * k[7, i] + w[8] * k[8, i] + w[9] * k[9, i]
-            + w[10] * k[10, i] + w[11] * k[11, i] + w[12] * k[12, i] + w[13] * k[13, i] + w[14] * k[14, i]
-            + w[15] * k[15, i]
-        )  # fmt: skip
-
-
-_SCHEME = Scheme(
-    nodes=C,
+TABLEAU = Tableau(
+    name="dop853",
+    c=_C,
+    A=_A_MATRIX,
     n_stages=13,
+    error=rows(_E5, 1, _STAGES)[0],
+    error_low=_WEIGHTS - rows(_THIRD_ORDER, 1, _STAGES)[0],
+    dense=np.vstack([hermite(_WEIGHTS, 12), rows(_D, 4, _STAGES)]),
+    order=8,
+    dense_order=7,
     error_order=8,
-    beta=0.0,
     grow_most=6.0,
     smallest_ratio=1e-7,
     stiff_from=3.05,  # half the limit: accuracy alone needs about 1, and a grid is replayed at other parameters
-    stage=_stage,
-    state_stages=_state_stages,
-    direction_stages=_direction_stages,
-    error=_error,
-    weights=_interpolation_weights,
-    interpolate=_interpolate,
-    extension_stages=_extension_stages,
-    extension_direction_stages=_extension_direction_stages,
 )
 
 
 class Dop853(ExplicitRungeKutta):
     """The explicit Runge-Kutta method of order 8 of Dormand, Prince and Hairer; see the module for the mathematics."""
 
-    name = "dop853"
-    kernel = staticmethod(explicit_kernel("dop853_solve", _SCHEME))
+    name = TABLEAU.name
+    kernel = staticmethod(explicit_kernel("dop853_solve", scheme_of(TABLEAU)))

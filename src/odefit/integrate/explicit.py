@@ -11,8 +11,8 @@ same method applied to the variational equations, at the stage states.  So S is 
 extension is linear in the stages and keeps this.  Step control looks at the states alone, and the
 sensitivities of a step are computed only once it is accepted.
 
-A method is a `Scheme`: its coefficients written out as small kernels.  `explicit_kernel` compiles the loop
-with them, one kernel a method.
+A method is a `Tableau` of coefficients.  `scheme_of` writes them out as the small kernels of a `Scheme`, and
+`explicit_kernel` compiles the loop with these, one kernel a method.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from odefit.compile import CompiledModel
 from odefit.integrate.contract import Array, Counters, Run, Status, StepGrid, Trajectory, steps_to_take
 from odefit.integrate.directions import add_second, in_blocks, slopes_of, write_directions, write_start
 from odefit.integrate.stepping import append_step, fill_nan, first_nonfinite, initial_step
+from odefit.integrate.system import System
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel, named
 from odefit.native.stop import StopFlag
@@ -41,8 +42,8 @@ _TINY = 4.0 * float(np.finfo(float).eps)
 class Scheme(NamedTuple):
     """An explicit Runge-Kutta method whose last stage is the first one of the next step.
 
-    States and directions share the kernels `stage` and `interpolate`: everywhere `y` and the flat names have one
-    row, `k` and `states` a row a stage.
+    States and directions share the kernels `stage` and `interpolate`: everywhere `y`, `c` and `z` have one row, `k` and
+    `states` a row a stage.  Directions are flat: a row holds all blocks (n, 4), one behind the other.
 
     Attributes
     ----------
@@ -63,10 +64,10 @@ class Scheme(NamedTuple):
         tell it.
     stage(s, y, h, k, n, out, row)
         Set ``out[row, :n] = y + h sum_j a_sj k_j``; at the last stage this is the new value.
-    state_stages(rhs, t, h, y, p, u, n, k, states)
+    state_stages(system, t, h, y, k, states)
         Compute all stages behind the first one, which stands in ``k[0]``.
-    direction_stages(directions, t, h, c_flat, z_flat, z, seeds, p, u, n, states, k_flat, k)
-        The same for first-order sensitivities, at the stages of the states.
+    direction_stages(system, t, h, states, c, z, seeds, k)
+        The same for first-order sensitivities `c`, at the stages of the states; the new ones are left in `z`.
     error(y, states, h, k, n, rtol, atol)
         Return the largest error over tolerance (inf if anything is not finite), and the state it belongs to.
     weights(x, w)
@@ -74,7 +75,8 @@ class Scheme(NamedTuple):
     interpolate(y, h, k, n, w, out, row)
         Evaluate it with these weights.
     extension_stages, extension_direction_stages
-        As `state_stages` and `direction_stages`, for the stages of the continuous extension alone, if there are any.
+        As `state_stages` and `direction_stages`, for the stages of the continuous extension alone; None if there are
+        none.
     """
 
     nodes: Array
@@ -165,6 +167,7 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
         q = dy0.shape[1] if order >= 1 else 0
         m = d2y0.shape[1] if order == 2 else 0
         rhs, directions, second = functions
+        system = System(rhs, directions, 0, second, p, u, n)
         y = np.empty((1, n))
         k = np.empty((n_all, n))
         states = np.empty((n_all, n))  # of the stages; that of the last one of a step is the new state
@@ -216,10 +219,10 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
                 status = _NONFINITE_START if segment == 0 else _NONFINITE
                 break
             if q > 0:
-                slopes_of(directions, t, y, 0, p, u, c1, p1, n, k1, 0)
+                slopes_of(system, t, y, 0, c1_flat, p1, k1_flat, 0)
                 n_jac += 1
             if m > 0:
-                slopes_of(directions, t, y, 0, p, u, c2, p2, n, k2, 0)
+                slopes_of(system, t, y, 0, c2_flat, p2, k2_flat, 0)
                 add_second(second, t, y, 0, p, u, c1, p1, n, q, v, w, d2, k2, 0)
             if not replay:
                 h = initial_step(rhs, t, t_end, y, p, u, k, n, rtol, atol, guess_exponent, states)
@@ -248,14 +251,14 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
                     break
                 attempts += 1
 
-                state_stages(rhs, t, h, y, p, u, n, k, states)
+                state_stages(system, t, h, y, k, states)
                 n_rhs += last_stage
                 ratio, worst = error(y, states, h, k, n, rtol, atol)
                 t_new = t_end if last else t + h
                 inside = False  # whether there is output between the ends of the step
                 if n_extension > 0 and next_time < times.size and times[next_time] < t_new and (replay or ratio <= 1.0):
                     inside = True
-                    extension_stages(rhs, t, h, y, p, u, n, k, states)
+                    extension_stages(system, t, h, y, k, states)
                     n_rhs += n_extension
                     for s in range(n_stages, n_all):
                         bad = first_nonfinite(k, s, n)
@@ -292,11 +295,9 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
                     cause = worst
 
                 if q > 0:  # the step is taken: now its derivatives, at the same stages
-                    direction_stages(directions, t, h, c1_flat, z1_flat, z1, p1, p, u, n, states, k1_flat, k1)
+                    direction_stages(system, t, h, states, c1_flat, z1_flat, p1, k1_flat)
                     if n_extension > 0 and inside:
-                        extension_direction_stages(
-                            directions, t, h, c1_flat, z1_flat, z1, p1, p, u, n, states, k1_flat, k1
-                        )
+                        extension_direction_stages(system, t, h, states, c1_flat, z1_flat, p1, k1_flat)
                     if m > 0:
                         for i in range(1, n_all + 1 if inside else n_stages):
                             s = i if i < n_all else last_stage  # behind those of the extension: the new values again
@@ -304,7 +305,7 @@ def explicit_kernel(name: str, scheme: Scheme) -> Any:
                             stage(s, c2_flat, h, k2_flat, n2, z2_flat, 0)
                             if i == n_all:
                                 break
-                            slopes_of(directions, t + nodes[s] * h, states, s * n, p, u, z2, p2, n, k2, s)
+                            slopes_of(system, t + nodes[s] * h, states, s * n, z2_flat, p2, k2_flat, s)
                             add_second(second, t + nodes[s] * h, states, s * n, p, u, z1, p1, n, q, v, w, d2, k2, s)
                     n_jac += n_all - 1 if inside else last_stage
                     # new values and last slopes; earlier slopes that are not finite have spoilt the values

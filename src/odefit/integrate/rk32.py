@@ -21,110 +21,38 @@ and at least a fifth (a tenth where a value is not finite), and no longer than b
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
-from odefit.integrate.directions import slopes_of
-from odefit.integrate.explicit import ExplicitRungeKutta, Scheme, explicit_kernel
-from odefit.native.calls import call_model
-from odefit.native.kernel import kernel
+from odefit.integrate.explicit import ExplicitRungeKutta, explicit_kernel
+from odefit.integrate.schemes import scheme_of
+from odefit.integrate.tableau import Tableau, hermite
 
-_SIXTH, _THIRD = 1 / 6, 1 / 3
-
-
-@kernel(inline=True)
-def _stage(s, y, h, k, n, out, row):
-    """Set ``out[row, :n]`` to the value at stage `s`; at the last one this is the new value."""
-    if s == 1:
-        for i in range(n):
-            out[row, i] = y[0, i] + h * k[0, i]
-    elif s == 2:
-        for i in range(n):
-            out[row, i] = y[0, i] + 0.25 * h * (k[0, i] + k[1, i])
-    else:
-        for i in range(n):
-            out[row, i] = y[0, i] + _SIXTH * h * (k[0, i] + k[1, i] + 4.0 * k[2, i])
-
-
-@kernel(inline=True)
-def stages_of_states(rhs, t, h, y, p, u, n, k, states):
-    """Fill the stages of the states; see `Scheme`."""
-    _stage(1, y, h, k, n, states, 1)
-    call_model(rhs, t + h, states, n, p, u, k, n)
-    _stage(2, y, h, k, n, states, 2)
-    call_model(rhs, t + 0.5 * h, states, 2 * n, p, u, k, 2 * n)
-    _stage(3, y, h, k, n, states, 3)
-    call_model(rhs, t + h, states, 3 * n, p, u, k, 3 * n)
-
-
-@kernel(inline=True)
-def stages_of_directions(directions, t, h, c_flat, z_flat, z, seeds, p, u, n, states, k_flat, k):
-    """Compute Q2, Q3 and the slopes at the new point (43), at the stages of the states."""
-    size = c_flat.shape[1]
-    _stage(1, c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + h, states, n, p, u, z, seeds, n, k, 1)
-    _stage(2, c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + 0.5 * h, states, 2 * n, p, u, z, seeds, n, k, 2)
-    _stage(3, c_flat, h, k_flat, size, z_flat, 0)
-    slopes_of(directions, t + h, states, 3 * n, p, u, z, seeds, n, k, 3)
-
-
-@kernel(inline=True)
-def error_norm(y, states, h, k, n, rtol, atol):
-    """Return the largest error over tolerance, and the state it belongs to.
-
-    The new value and its slope are not part of the estimate: where one is not finite, the error is infinite.
-    """
-    ratio = -1.0
-    cause = 0
-    for i in range(n):
-        e = _THIRD * h * (k[0, i] + k[1, i] - 2.0 * k[2, i])
-        part = abs(e / (atol + rtol * max(abs(y[0, i]), abs(states[3, i]))))
-        if math.isnan(part) or not (math.isfinite(states[3, i]) and math.isfinite(k[3, i])):
-            return np.inf, i
-        if part > ratio:
-            ratio = part
-            cause = i
-    return ratio, cause
-
-
-@kernel(inline=True)
-def _interpolation_weights(x, w):
-    """Fill the weights of q1, q2, q3 and f_new in (45), where d = (q1 + q2 + 4 q3)/6."""
-    bend = x * x * (x - 1.0)
-    secant = x * x - 2.0 * bend
-    w[0] = x - x * x + bend + _SIXTH * secant
-    w[1] = _SIXTH * secant
-    w[2] = 4.0 * _SIXTH * secant
-    w[3] = bend
-
-
-@kernel(inline=True)
-def _interpolate(y, h, k, n, w, out, row):
-    for i in range(n):
-        out[row, i] = y[0, i] + h * (w[0] * k[0, i] + w[1] * k[1, i] + w[2] * k[2, i] + w[3] * k[3, i])
-
-
-_SCHEME = Scheme(
-    nodes=np.array([0.0, 1.0, 0.5, 1.0]),
-    n_stages=4,
-    error_order=3,
-    beta=0.0,
-    grow_most=5.0,
-    smallest_ratio=1e-4,
-    stiff_from=np.inf,
-    stage=_stage,
-    state_stages=stages_of_states,
-    direction_stages=stages_of_directions,
-    error=error_norm,
-    weights=_interpolation_weights,
-    interpolate=_interpolate,
+_A = np.array(
+    [
+        [0, 0, 0, 0],
+        [1, 0, 0, 0],
+        [1 / 4, 1 / 4, 0, 0],
+        [1 / 6, 1 / 6, 2 / 3, 0],
+    ]
 )
+
+TABLEAU = Tableau(
+    name="rk32",
+    c=np.array([0, 1, 1 / 2, 1]),
+    A=_A,
+    n_stages=4,
+    error=np.array([1 / 3, 1 / 3, -2 / 3, 0]),
+    dense=hermite(_A[3], 3),
+    order=3,
+    dense_order=3,
+    error_order=3,
+    grow_most=5.0,
+)
+SCHEME = scheme_of(TABLEAU)
 
 
 class Rk32(ExplicitRungeKutta):
     """The explicit Runge-Kutta method 3(2) of diffpar; see the module for the mathematics."""
 
-    name = "rk32"
-    kernel = staticmethod(explicit_kernel("rk32_solve", _SCHEME))
+    name = TABLEAU.name
+    kernel = staticmethod(explicit_kernel("rk32_solve", SCHEME))
