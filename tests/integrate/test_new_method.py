@@ -2,27 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import numpy as np
 import pytest
+from benchmarks.candidates import method_of
+from benchmarks.tableaux.tsitouras54 import TABLEAU
 from initial_value_problems import CASES, exact, grid_of, make_run, solve
-from tsitouras54 import TABLEAU
 
 from odefit.integrate import Status
-from odefit.integrate.explicit import ExplicitRungeKutta, explicit_kernel
-from odefit.integrate.schemes import scheme_of
 
-# the cache of kernels goes by the sources of the package, which do not hold this tableau
-DIGEST = hashlib.sha256(repr([np.asarray(entry).tolist() for entry in TABLEAU]).encode()).hexdigest()[:12]
-
-
-class Tsit54(ExplicitRungeKutta):
-    name = TABLEAU.name
-    kernel = staticmethod(explicit_kernel(f"tsit54_solve_{DIGEST}", scheme_of(TABLEAU)))
-
-
-METHOD, STEPS = Tsit54(), (50, 100)
+METHOD, STEPS = method_of(TABLEAU), (50, 100)
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 
 
