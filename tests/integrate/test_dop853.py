@@ -9,9 +9,10 @@ from scipy.integrate import DOP853
 
 from odefit.compile import Seeds
 from odefit.integrate import METHODS, Run, Status
-from odefit.integrate.dop853_tableau import E3, E5, A, C
+from odefit.integrate.dop853 import TABLEAU
 
 METHOD = METHODS["dop853"]
+A, C, E5, E3 = TABLEAU.A, TABLEAU.c, TABLEAU.error, TABLEAU.error_low
 CASE = {case.name: case for case in CASES}
 PENDULUM = "x' = v\nv' = -g*sin(x) + t\nx(0) = 1\nv(0) = 0"
 

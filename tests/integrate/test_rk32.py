@@ -52,7 +52,7 @@ def test_cubic_polynomials_are_exact_between_grid_points():
     t = h * np.array([0.1, 0.3, 0.5, 0.9, 1.0])
     found = one_step("x' = 3*a*t^2 + 2*b*t + c\nx(0) = 1", [a, b, c], [x0], h, t, order=1)
     np.testing.assert_allclose(found.y[:, 0], a * t**3 + b * t**2 + c * t + x0, rtol=1e-14)
-    np.testing.assert_allclose(found.S[:, 0], np.stack([t**3, t**2, t, np.ones(5)], axis=1), rtol=1e-14)
+    np.testing.assert_allclose(found.S[:, 0], np.stack([t**3, t**2, t, np.ones(5)], axis=1), rtol=1e-14, atol=1e-16)
 
 
 def test_output_between_grid_points_has_the_slopes_of_the_solution_at_both_ends():

@@ -257,8 +257,18 @@ def taken_from(path: Path) -> set[Path]:
     return found
 
 
+def has_tableau(tree: ast.Module) -> bool:
+    """Whether a file holds coefficients from which kernels are made."""
+    calls = (node.func for node in ast.walk(tree) if isinstance(node, ast.Call))
+    return any(isinstance(called, ast.Name) and called.id == "Tableau" for called in calls)
+
+
+TABLEAU_FILES = sorted(path for path in SOURCE.rglob("*.py") if has_tableau(ast.parse(path.read_text())))
 KERNEL_FILES = sorted(path for path in SOURCE.rglob("*.py") if names_in_kernels(ast.parse(path.read_text())))
-INGREDIENTS = sorted({*KERNEL_FILES, *(file for path in KERNEL_FILES for file in taken_from(path))})
+GENERATOR = [SOURCE / "integrate" / name for name in ("schemes.py", "tableau.py")]
+INGREDIENTS = sorted(
+    {*KERNEL_FILES, *TABLEAU_FILES, *GENERATOR, *(file for path in KERNEL_FILES for file in taken_from(path))}
+)
 
 
 @pytest.fixture(scope="module")
@@ -266,6 +276,10 @@ def copied_source(tmp_path_factory) -> Path:
     copy = tmp_path_factory.mktemp("source") / "odefit"
     shutil.copytree(SOURCE, copy, ignore=shutil.ignore_patterns("__pycache__"))
     return copy
+
+
+def test_methods_are_files_with_coefficients():
+    assert {path.stem for path in TABLEAU_FILES} == {"rk32", "dopri5", "dop853"}
 
 
 @pytest.mark.parametrize("file", INGREDIENTS, ids=lambda path: path.relative_to(SOURCE).as_posix())

@@ -3,8 +3,9 @@
 Numba decides by the time stamp of a function's own file whether a cached kernel is fresh; it does
 not see that a *callee in another file* has changed, and then serves stale machine code.  Therefore
 all kernels of odefit share one folder, ``<user cache>/odefit/kernels-<digest>``, whose digest covers
-the source text of every file of the package that defines a kernel or that one of these imports: touch one, and
-everything is compiled anew.  (Numba itself adds its version, the CPU and its features to the key.)
+the source text of every file of the package that defines a kernel (or coefficients from which kernels are made) or that
+one of these imports: touch one, and everything is compiled anew.  (Numba itself adds its version, the CPU and its
+features to the key.)
 
 Compiling takes seconds; the logger ``odefit.compile`` says so once for each entry point.
 """
@@ -28,17 +29,17 @@ from odefit.native.places import cache_root, package_root
 
 logger = logging.getLogger("odefit.compile")
 
-_MARK = b"@kernel"
+_MARK = re.compile(rb"@kernel|\bTableau\(")  # from a tableau of coefficients kernels are made
 _IMPORTS = re.compile(r"^from odefit\.([\w.]+) import", re.MULTILINE)
 
 
 def source_digest(root: Path) -> str:
-    """Hash path and text of every file below `root` that defines a kernel, and of the files those import from.
+    """Hash path and text of every file below `root` that defines kernels, and of the files those import from.
 
     Constants and intrinsics are compiled into the kernels that use them.
     """
     texts = {path: path.read_bytes() for path in root.rglob("*.py")}
-    covered = {path for path, text in texts.items() if _MARK in text}
+    covered = {path for path, text in texts.items() if _MARK.search(text)}
     for path in list(covered):
         for module in _IMPORTS.findall(texts[path].decode()):
             covered.add(root.joinpath(*module.split(".")).with_suffix(".py"))
