@@ -56,13 +56,14 @@ from odefit.integrate.arcs import (
     runge_kutta_arc,
 )
 from odefit.integrate.contract import Array, Counters, Status, StepGrid
-from odefit.integrate.directions import n_blocks, put_in_blocks
+from odefit.integrate.directions import n_blocks, put_seeds, put_states
 from odefit.integrate.elimination import LinearAlgebra, dense_algebra
 from odefit.integrate.single_method import SingleMethod
-from odefit.integrate.stepping import JACOBIAN, RHS, cut, first_nonfinite, initial_step
+from odefit.integrate.stepping import JACOBIAN, RHS, first_nonfinite, initial_step
 from odefit.integrate.time_loop import NOT_FINITE, SOLVED, Method, time_loop
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
+from odefit.native.pool import SLACK, cut
 from odefit.native.records import Integers
 
 _OK, _NONFINITE_START, _NONFINITE_DERIVATIVE = (
@@ -92,6 +93,8 @@ class Room(NamedTuple):
         At an output time.
     memory
         Numbers that are remembered from arc to arc.
+    pool
+        What all of these but the pivots are cut from.
     """
 
     dif: Array
@@ -121,6 +124,7 @@ class Room(NamedTuple):
     s_out: Array
     s2_out: Array
     memory: Array
+    pool: Array
 
 
 @kernel(inline=True, allocating=True)
@@ -128,39 +132,42 @@ def _make_room(task, e, order):
     n, n_p, n_jac = task.n, task.n_parameters, e.col.size
     q = task.n_directions if order >= 1 else 0
     size, n_seeds = n_blocks(q) * n * 4, n_blocks(q) * n_p * 4
-    pool = np.empty(29 * n + n_jac + e.n_values + e.n_work + 24 * size + n_seeds + 2)
-    at, dif = cut(pool, 0, 4, n)
-    at, before = cut(pool, at, 4, n)
-    at, now = cut(pool, at, 4, n)
-    at, path = cut(pool, at, 4, n)
-    at, k = cut(pool, at, 4, n)
-    at, states = cut(pool, at, 4, n)
-    at, y = cut(pool, at, 1, n)
-    at, y_out = cut(pool, at, 1, n)
-    rest, old, delta, at = pool[at : at + n], pool[at + n : at + 2 * n], pool[at + 2 * n : at + 3 * n], at + 3 * n
-    jac, at = pool[at : at + n_jac], at + n_jac
-    a, at = pool[at : at + e.n_values], at + e.n_values
-    work, at = pool[at : at + e.n_work], at + e.n_work
-    at, s_dif = cut(pool, at, 4, size)
-    at, s_before = cut(pool, at, 4, size)
-    at, s_now = cut(pool, at, 4, size)
-    at, s_path = cut(pool, at, 4, size)
-    at, slopes = cut(pool, at, 4, size)
-    at, s = cut(pool, at, 1, size)
-    at, z = cut(pool, at, 1, size)
-    at, r = cut(pool, at, 1, size)
-    at, s_out = cut(pool, at, 1, size)
-    seeds, at = pool[at : at + n_seeds].reshape(n_blocks(q), n_p, 4), at + n_seeds
-    memory = pool[at : at + 2]
+    pool = np.empty(29 * n + n_jac + e.n_values + e.n_work + 24 * size + n_seeds + 2 + 26 * SLACK)
+    at, dif = cut(pool, 0, (4, n))
+    at, before = cut(pool, at, (4, n))
+    at, now = cut(pool, at, (4, n))
+    at, path = cut(pool, at, (4, n))
+    at, k = cut(pool, at, (4, n))
+    at, states = cut(pool, at, (4, n))
+    at, y = cut(pool, at, (1, n))
+    at, y_out = cut(pool, at, (1, n))
+    at, rest = cut(pool, at, (n,))
+    at, old = cut(pool, at, (n,))
+    at, delta = cut(pool, at, (n,))
+    at, jac = cut(pool, at, (n_jac,))
+    at, a = cut(pool, at, (e.n_values,))
+    at, work = cut(pool, at, (e.n_work,))
+    at, s_dif = cut(pool, at, (4, size))
+    at, s_before = cut(pool, at, (4, size))
+    at, s_now = cut(pool, at, (4, size))
+    at, s_path = cut(pool, at, (4, size))
+    at, slopes = cut(pool, at, (4, size))
+    at, s = cut(pool, at, (1, size))
+    at, z = cut(pool, at, (1, size))
+    at, r = cut(pool, at, (1, size))
+    at, s_out = cut(pool, at, (1, size))
+    at, s2_out = cut(pool, at, (1, 0))
+    at, seeds = cut(pool, at, (n_blocks(q), n_p, 4))
+    at, memory = cut(pool, at, (2,))
     for i in range(n):
         dif[3, i] = y_out[0, i] = task.y0[i]
-    put_in_blocks(task.dy0, task.n_columns, q, n, s_out)
-    put_in_blocks(task.dp, task.n_columns, q, n_p, seeds.reshape(1, n_seeds))
+    put_states(task.dy0, task.n_columns, q, n, s_out)
+    put_seeds(task.dp, task.n_columns, q, n_p, seeds)
     for i in range(size):
         s_dif[3, i] = s_out[0, i]
     return Room(
         dif, before, now, path, y, k, states, rest, old, delta, jac, a, np.empty(e.n_pivots, np.int64), work,
-        s_dif, s_before, s_now, s_path, s, z, slopes, r, seeds, y_out, s_out, s_out[:, :0].copy(), memory,
+        s_dif, s_before, s_now, s_path, s, z, slopes, r, seeds, y_out, s_out, s2_out, memory, pool,
     )  # fmt: skip
 
 

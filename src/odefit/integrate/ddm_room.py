@@ -7,11 +7,11 @@ from typing import NamedTuple
 import numpy as np
 
 from odefit.integrate.contract import Array
-from odefit.integrate.directions import n_blocks, put_in_blocks
+from odefit.integrate.directions import n_blocks, put_seeds, put_states
 from odefit.integrate.multistep import MAX_ORDER
-from odefit.integrate.stepping import cut
 from odefit.native.kernel import kernel
 from odefit.native.linear_systems import seed_products
+from odefit.native.pool import SLACK, cut
 from odefit.native.records import Integers
 
 DEPTH = MAX_ORDER + 2
@@ -51,6 +51,8 @@ class Room(NamedTuple):
         At an output time.
     memory, state
         Numbers and integers that are remembered.
+    pool
+        What the arrays of numbers are cut from.
     """
 
     y: Array
@@ -84,6 +86,7 @@ class Room(NamedTuple):
     s2_out: Array
     memory: Array
     state: Integers
+    pool: Array
 
 
 @kernel(inline=True, allocating=True)
@@ -97,38 +100,45 @@ def make_room(task, e, order):
     n_seeds, n_seeds2 = n_blocks(q) * n_p * 4, n_blocks(m) * n_p * 4
     pool = np.zeros(
         (DEPTH + 2) * (n1 + n2) + n_test + (DEPTH + 10) * n + 4 * (DEPTH + 1) + n_jac + e.n_values + n_own + e.n_work
-        + n_seeds + n_seeds2 + 2 * n_z + 3
+        + n_seeds + n_seeds2 + 2 * n_z + 3 + 28 * SLACK
     )  # fmt: skip
-    at, s = cut(pool, 0, DEPTH, n1)
-    at, r = cut(pool, at, 1, n1)
-    at, s_out = cut(pool, at, 1, n1)
-    at, s2 = cut(pool, at, DEPTH, n2)
-    at, r2 = cut(pool, at, 1, n2)
-    at, s2_out = cut(pool, at, 1, n2)
-    at, slopes = cut(pool, at, 1, n_test)
-    at, y = cut(pool, at, DEPTH, n)
-    at, y_out = cut(pool, at, 1, n)
-    at, f = cut(pool, at, 2, n)
-    at, work_rows = cut(pool, at, 3, n)
-    at, vectors = cut(pool, at, 4, n)
-    at, nodes = cut(pool, at, 4, DEPTH + 1)
-    jac, at = pool[at : at + n_jac], at + n_jac
-    a, at = pool[at : at + e.n_values], at + e.n_values
-    a1, at = pool[at : at + n_own], at + n_own
-    work, at = pool[at : at + e.n_work], at + e.n_work
-    seeds, at = pool[at : at + n_seeds].reshape(n_blocks(q), n_p, 4), at + n_seeds
-    seeds2, at = pool[at : at + n_seeds2].reshape(n_blocks(m), n_p, 4), at + n_seeds2
-    pair = pool[at : at + n_z], pool[at + n_z : at + 2 * n_z], vectors[3]
-    memory = pool[at + 2 * n_z : at + 2 * n_z + 3]
+    at, s = cut(pool, 0, (DEPTH, n1))
+    at, r = cut(pool, at, (1, n1))
+    at, s_out = cut(pool, at, (1, n1))
+    at, s2 = cut(pool, at, (DEPTH, n2))
+    at, r2 = cut(pool, at, (1, n2))
+    at, s2_out = cut(pool, at, (1, n2))
+    at, slopes = cut(pool, at, (1, n_test))
+    at, y = cut(pool, at, (DEPTH, n))
+    at, y_out = cut(pool, at, (1, n))
+    at, f = cut(pool, at, (2, n))
+    at, work_rows = cut(pool, at, (3, n))
+    at, base = cut(pool, at, (n,))
+    at, start = cut(pool, at, (n,))
+    at, delta = cut(pool, at, (n,))
+    at, d2 = cut(pool, at, (n,))
+    at, psi = cut(pool, at, (DEPTH + 1,))
+    at, past = cut(pool, at, (DEPTH + 1,))
+    at, w = cut(pool, at, (DEPTH + 1,))
+    at, c = cut(pool, at, (DEPTH + 1,))
+    at, jac = cut(pool, at, (n_jac,))
+    at, a = cut(pool, at, (e.n_values,))
+    at, a1 = cut(pool, at, (n_own,))
+    at, work = cut(pool, at, (e.n_work,))
+    at, seeds = cut(pool, at, (n_blocks(q), n_p, 4))
+    at, seeds2 = cut(pool, at, (n_blocks(m), n_p, 4))
+    at, v1 = cut(pool, at, (n_z,))
+    at, v2 = cut(pool, at, (n_z,))
+    at, memory = cut(pool, at, (3,))
     numbers = np.zeros(DEPTH + 9 + 2 * e.n_pivots, np.int64)
     slot, state = numbers[:DEPTH], numbers[DEPTH : DEPTH + 9]
     pivots, pivots1 = numbers[DEPTH + 9 : DEPTH + 9 + e.n_pivots], numbers[DEPTH + 9 + e.n_pivots :]
     for j in range(DEPTH):
         slot[j] = j
-    put_in_blocks(task.dy0, task.n_columns, q, n, s_out)
-    put_in_blocks(task.dp, task.n_columns, q, n_p, seeds.reshape(1, n_seeds))
-    put_in_blocks(task.d2y0, m, m, n, s2_out)
-    put_in_blocks(task.d2p, m, m, n_p, seeds2.reshape(1, n_seeds2))
+    put_states(task.dy0, task.n_columns, q, n, s_out)
+    put_seeds(task.dp, task.n_columns, q, n_p, seeds)
+    put_states(task.d2y0, m, m, n, s2_out)
+    put_seeds(task.d2p, m, m, n_p, seeds2)
     for i in range(n):
         y[1, i] = y_out[0, i] = task.y0[i]
     for i in range(n1):
@@ -136,7 +146,7 @@ def make_room(task, e, order):
     for i in range(n2):
         s2[1, i] = s2_out[0, i]
     return Room(
-        y, s, s2, slot, nodes[0], nodes[1], nodes[2], nodes[3], f, work_rows, vectors[0], vectors[1], vectors[2],
+        y, s, s2, slot, psi, past, w, c, f, work_rows, base, start, delta,
         jac, a, pivots, work, a1, pivots1, seeds, seed_products(e, n, seeds), r, slopes,
-        seed_products(e, n, seeds2), r2, pair, y_out, s_out, s2_out, memory, state,
+        seed_products(e, n, seeds2), r2, (v1, v2, d2), y_out, s_out, s2_out, memory, state, pool,
     )  # fmt: skip

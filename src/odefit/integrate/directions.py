@@ -62,8 +62,16 @@ def _direction(z, row, seeds, a, n, v):
 
 
 @kernel(inline=True)
-def put_in_blocks(matrix, n_columns, q, n, out):
+def put_states(matrix, n_columns, q, n, out):
     """Write the first `q` columns of a matrix (n, n_columns), row by row, to row 0 of `out`, padded with zeros."""
     for c in range(4 * n_blocks(q)):
         for i in range(n):
             out[0, ((c // 4) * n + i) * 4 + c % 4] = matrix[i * n_columns + c] if c < q else 0.0
+
+
+@kernel(inline=True)
+def put_seeds(matrix, n_columns, q, n_p, out):
+    """Do the same for the seeds of parameters, `out` of shape (blocks, n_p, 4)."""
+    for c in range(4 * n_blocks(q)):
+        for i in range(n_p):
+            out[c // 4, i, c % 4] = matrix[i * n_columns + c] if c < q else 0.0

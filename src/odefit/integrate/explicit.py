@@ -24,12 +24,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from odefit.integrate.contract import Array, Status
-from odefit.integrate.directions import add_second, n_blocks, put_in_blocks, slopes_of
-from odefit.integrate.stepping import RHS, JACOBIAN, SECOND, cut, first_nonfinite, initial_step, nonfinite_in
+from odefit.integrate.directions import add_second, n_blocks, put_seeds, put_states, slopes_of
+from odefit.integrate.stepping import JACOBIAN, RHS, SECOND, first_nonfinite, initial_step, nonfinite_in
 from odefit.integrate.single_method import SingleMethod
 from odefit.integrate.time_loop import NOT_FINITE, SOLVED, Method, time_loop
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
+from odefit.native.pool import SLACK, cut
 
 _OK, _NONFINITE_START, _NONFINITE_DERIVATIVE, _STIFF = (
     int(one) for one in (Status.OK, Status.NONFINITE_START, Status.NONFINITE_DERIVATIVE, Status.STIFF)
@@ -117,6 +118,8 @@ class Room(NamedTuple):
         At an output time.
     memory
         Numbers that are remembered from step to step.
+    pool
+        What all of these are cut from.
     """
 
     y: Array
@@ -136,6 +139,7 @@ class Room(NamedTuple):
     s_out: Array
     s2_out: Array
     memory: Array
+    pool: Array
 
 
 @kernel(inline=True)
@@ -166,41 +170,41 @@ def _room_maker(n_all: int) -> Any:
         m = q * (q + 1) // 2 if order == 2 else 0
         b1, b2 = n_blocks(q), n_blocks(m)
         n1, n2, n_z = b1 * n * 4, b2 * n * 4, n + n_p if m > 0 else 0
-        states = (2 + 2 * n_all) * n + n_all + 5
+        states = (3 + 2 * n_all) * n + n_all + 5
         first, second = (3 + n_all) * n1 + 4 * b1 * n_p, (3 + n_all) * n2 + 4 * b2 * n_p
-        pool = np.empty(states + first + second + 2 * n_z + n)
-        at, y = cut(pool, 0, 1, n)
-        at, k = cut(pool, at, n_all, n)
-        at, stage_states = cut(pool, at, n_all, n)
-        at, y_out = cut(pool, at, 1, n)
-        at, c = cut(pool, at, 1, n1)
-        at, z = cut(pool, at, 1, n1)
-        at, s_out = cut(pool, at, 1, n1)
-        at, slopes = cut(pool, at, n_all, n1)
-        at, c2 = cut(pool, at, 1, n2)
-        at, z2 = cut(pool, at, 1, n2)
-        at, s2_out = cut(pool, at, 1, n2)
-        at, slopes2 = cut(pool, at, n_all, n2)
-        seeds = pool[at : at + 4 * b1 * n_p].reshape(b1, n_p, 4)
-        at += 4 * b1 * n_p
-        seeds2 = pool[at : at + 4 * b2 * n_p].reshape(b2, n_p, 4)
-        at += 4 * b2 * n_p
-        vectors = (pool[at : at + n_z], pool[at + n_z : at + 2 * n_z], pool[at + 2 * n_z : at + 2 * n_z + n])
-        at += 2 * n_z + n
-        weights, memory = pool[at : at + n_all], pool[at + n_all :]
+        pool = np.empty(states + first + second + 2 * n_z + 19 * SLACK)
+        at, y = cut(pool, 0, (1, n))
+        at, k = cut(pool, at, (n_all, n))
+        at, stage_states = cut(pool, at, (n_all, n))
+        at, y_out = cut(pool, at, (1, n))
+        at, weights = cut(pool, at, (n_all,))
+        at, memory = cut(pool, at, (5,))
+        at, c = cut(pool, at, (1, n1))
+        at, z = cut(pool, at, (1, n1))
+        at, s_out = cut(pool, at, (1, n1))
+        at, slopes = cut(pool, at, (n_all, n1))
+        at, seeds = cut(pool, at, (b1, n_p, 4))
+        at, c2 = cut(pool, at, (1, n2))
+        at, z2 = cut(pool, at, (1, n2))
+        at, s2_out = cut(pool, at, (1, n2))
+        at, slopes2 = cut(pool, at, (n_all, n2))
+        at, seeds2 = cut(pool, at, (b2, n_p, 4))
+        at, v = cut(pool, at, (n_z,))
+        at, w = cut(pool, at, (n_z,))
+        at, d2 = cut(pool, at, (n,))
         for i in range(n):
             y[0, i] = y_out[0, i] = task.y0[i]
-        put_in_blocks(task.dy0, task.n_columns, q, n, c)
-        put_in_blocks(task.dp, task.n_columns, q, n_p, seeds.reshape(1, seeds.size))
-        put_in_blocks(task.d2y0, m, m, n, c2)
-        put_in_blocks(task.d2p, m, m, n_p, seeds2.reshape(1, seeds2.size))
+        put_states(task.dy0, task.n_columns, q, n, c)
+        put_seeds(task.dp, task.n_columns, q, n_p, seeds)
+        put_states(task.d2y0, m, m, n, c2)
+        put_seeds(task.d2p, m, m, n_p, seeds2)
         for i in range(n1):
             s_out[0, i] = c[0, i]
         for i in range(n2):
             s2_out[0, i] = c2[0, i]
         return Room(
-            y, k, stage_states, weights, c, z, slopes, seeds, c2, z2, slopes2, seeds2, vectors,
-            y_out, s_out, s2_out, memory,
+            y, k, stage_states, weights, c, z, slopes, seeds, c2, z2, slopes2, seeds2, (v, w, d2),
+            y_out, s_out, s2_out, memory, pool,
         )  # fmt: skip
 
     return make_room

@@ -26,6 +26,9 @@ GIVES_UP = (Status.STIFF, Status.TOO_MANY_STEPS)
 """Statuses after which the next candidate is tried, if there is one."""
 
 
+_NO_ALGEBRA = Elimination()
+
+
 class Candidate(NamedTuple):
     """A method that may integrate a task, and the bits it is told (`Task.choices`)."""
 
@@ -56,7 +59,6 @@ class Selection:
         self._candidates = choice.candidates(rtol)
         self._limit = self._patience = max_steps
         self._number = 0
-        self._no_algebra = Elimination()
 
     def choose(self) -> None:
         """Begin anew: steps are to be chosen, by the first candidate."""
@@ -68,7 +70,8 @@ class Selection:
     def replay(self, grid: StepGrid) -> None:
         """Let the method that made `grid` take its steps again."""
         self._number = len(self._candidates)
-        self._take(self._choice.maker(grid.method), 0, grid.algebra)
+        maker = self._choice.maker(grid.method)
+        self._take(maker, maker.choices, grid.algebra)
 
     def _take(self, method: SingleMethod, choices: int, algebra: LinearAlgebra | None = None) -> None:
         self.method, self.choices, self.max_steps = method, choices, self._limit
@@ -82,7 +85,7 @@ class Selection:
     @property
     def elimination(self) -> Elimination:
         """What the kernel is told of the linear algebra."""
-        return self._no_algebra if self.algebra is None else self.algebra.told(self._trouble)
+        return _NO_ALGEBRA if self.algebra is None else self.algebra.told(self._trouble)
 
     def answer(self, status: int) -> bool:
         """Tell whether a task that ended with `status` is to be tried again, and change what must be changed."""

@@ -71,12 +71,6 @@ def initial_step(system, t, t_end, y, k, exponent, states):
 
 
 @kernel(inline=True, allocating=True)
-def cut(pool, at, rows, columns):
-    """Return the place behind a matrix that begins at `at` of a pool of numbers, and the matrix."""
-    return at + rows * columns, pool[at : at + rows * columns].reshape(rows, columns)
-
-
-@kernel(inline=True, allocating=True)
 def append_step(array, n_used, value):
     """Put `value` behind the `n_used` entries of `array`; return the array, longer if it was full."""
     if n_used == array.size:

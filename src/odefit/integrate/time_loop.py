@@ -4,7 +4,7 @@ A method is its steps (`Method`): the loop asks it to begin a piece, to attempt 
 taken, to interpolate in it, and to move on.  `time_loop` joins the two to one kernel, so that nothing is called through
 a pointer inside the loop but model functions and the sink.
 
-What a method must remember from step to step stands in its *room*, a named tuple of arrays.
+What a method must remember from step to step stands in its *room*, a named tuple of arrays, cut from one `pool`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from odefit.integrate.contract import Counters, Status
 from odefit.integrate.stepping import append_order, append_step
 from odefit.integrate.task import call_sink, elimination_at, task_at
 from odefit.native.kernel import kernel, named
+from odefit.native.pool import keep_alive
 
 _OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _, _NOT_SOLVED = map(int, tuple(Status)[:8])
 _COUNTERS = len(Counters._fields)
@@ -181,6 +182,7 @@ def time_loop(name: str, method: Method) -> Any:
             if status != _OK:
                 break
 
+        keep_alive(room.pool)
         counts[0], counts[1] = attempts - rejected, rejected
         return status, t, cause, ratio_most, next_time, n_taken, taken, orders
 

@@ -8,8 +8,8 @@ A record is declared once, as a named tuple whose annotations say what each fiel
 `Integers` or `Unsigned`.  A row of a table may hold several such parts, one behind the other: a `Layout`.  A kernel reads
 a part with the reader that the layout makes, and has it as that named tuple again.
 
-A record does not keep its arrays alive: whoever owns it must.  A kernel that notes arrays of its own says `keep_alive`
-behind the calls that use the record, since numba lets go of an array after its last use.
+A record does not keep its arrays alive: whoever owns it must.  A kernel that notes arrays of its own says
+`odefit.native.pool.keep_alive` behind the calls that use the record.
 """
 
 from __future__ import annotations
@@ -173,14 +173,3 @@ def _array(context: Any, builder: Any, kind: Any, address: Any, size: Any) -> An
         meminfo=None,
     )
     return array._getvalue()
-
-
-def _keep_alive(typingctx: Any, array: Any) -> Any:
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return context.get_dummy_value()
-
-    return types.void(array), codegen
-
-
-keep_alive: Any = intrinsic(_keep_alive)
-"""``keep_alive(array)``: a use that does nothing."""

@@ -13,7 +13,7 @@ from odefit.compile.parameter_map import Mapping, Unknowns, fill_slots, map_slot
 from odefit.integrate.task import METHOD, Task, task_at
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_call
-from odefit.native.records import keep_alive
+from odefit.native.pool import keep_alive
 from odefit.transcribe.record import FITTING, SHARED, Measured, Penalty
 from odefit.transcribe.rows import measured_at, scratch_size, tally, write_priors
 
@@ -21,8 +21,20 @@ _call_method = kernel_call(METHOD)
 _mapping_at = FITTING.reader(Mapping)
 _unknowns_at, _penalty_at = SHARED.reader(Unknowns), SHARED.reader(Penalty)
 _write_seeds = FITTING.writer(Task, "p", "y0", "dp", "dy0")
+_write_settings = FITTING.writer(Task, "rtol", "atol", "counts", "stop", "sink")
 _write_grid = FITTING.writer(Task, "steps", "orders")
 _write_aims = FITTING.writer(Measured, "order", "width", "residual", "jacobian", "slots", "slopes", "scratch")
+
+
+@kernel
+def settle_tasks(table, first_count, counts, tolerances, stop, sink):
+    """Write into the table of a fit what stays the same in all its evaluations.
+
+    Task i counts its steps in the entries ``first_count[i]`` to ``first_count[i + 1] - 1`` of `counts`.
+    """
+    rtol, atol = tolerances
+    for i in range(table.shape[0]):
+        _write_settings(table, i, (rtol, atol, counts[first_count[i] : first_count[i + 1]], stop, sink))
 
 
 @kernel(inline=True, allocating=True)
@@ -60,7 +72,7 @@ def evaluate_tasks(table, shared, first, last, x, order, replay, residual, jacob
     failed, status, t, cause, ratio, half_square, penalty, bad
         See `Shot`.
     steps, orders
-        Those that were chosen.
+        Those that were chosen; None on replay.
     """
     unknowns, prior = _unknowns_at(shared, 0), _penalty_at(shared, 0)
     n_slots, width = unknowns.values.size, jacobian.shape[1]
@@ -71,7 +83,8 @@ def evaluate_tasks(table, shared, first, last, x, order, replay, residual, jacob
     taken, orders, n_taken = np.empty(size), np.empty(size, np.int64), 0
     ratio_most, half_square, penalty, bad = 0.0, 0.0, 0.0, -1
     failed, status, t, cause, behind = -1, 0, 0.0, -1, last
-    where[0] = 0
+    if not replay:
+        where[0] = 0
     for i in range(first, last):
         room = _prepare(table, i, slots, order, residual, flat, width)
         task, measured = task_at(table, i), measured_at(table, i)
@@ -96,4 +109,6 @@ def evaluate_tasks(table, shared, first, last, x, order, replay, residual, jacob
         penalty, bad_row = tally(residual, flat, width, prior.first_row, residual.size, order)
         bad = max(bad, bad_row)
     keep_alive(pool)
+    if replay:
+        return failed, status, t, cause, ratio_most, half_square, penalty, bad, None, None
     return failed, status, t, cause, ratio_most, half_square, penalty, bad, taken, orders

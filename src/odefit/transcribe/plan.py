@@ -123,9 +123,10 @@ class Arrangement:
         return table_of(self._records)
 
     @cached_property
-    def n_counts(self) -> tuple[int, ...]:
-        """Numbers that the steps of each task are counted with."""
-        return tuple(len(Counters._fields) + o.ends.size for o in self.data.of_experiment)
+    def first_count(self) -> Indices:
+        """Where, among the numbers that steps are counted with, those of each task begin, and where the last ones end."""
+        sizes = [len(Counters._fields) + o.ends.size for o in self.data.of_experiment]
+        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 class Plan:
@@ -139,6 +140,8 @@ class Plan:
         What is minimised.
     names
         Of the unknowns.
+    table, first_count
+        Tasks of the observed experiments, without methods and grids, and where each counts its steps.
     n_data, n_fitted
         Number of measurements, those that must be met exactly included, and left out.
     """
@@ -159,6 +162,8 @@ class Plan:
         self.n_columns = arrangement.n_columns
         self.columns = arrangement.columns
         self.column_of_slot = arrangement.column_of_slot
+        self.table = arrangement.table
+        self.first_count = arrangement.first_count
 
     @property
     def root_weights(self) -> npt.NDArray[np.float64]:
@@ -169,16 +174,6 @@ class Plan:
         """Return the differences of the measurements of finite weight, priors left out."""
         data = differences[: self.n_data]
         return np.delete(data, self.data.exact) if self.data.exact.size else data
-
-    @property
-    def table(self) -> Words:
-        """Tasks of the observed experiments, without methods and grids."""
-        return self._arrangement.table
-
-    @property
-    def n_counts(self) -> tuple[int, ...]:
-        """Numbers that the steps of each task are counted with."""
-        return self._arrangement.n_counts
 
     @cached_property
     def shared(self) -> Words:

@@ -14,14 +14,14 @@ import numpy.typing as npt
 
 from odefit.integrate import StepGrid, Trajectory, integrator
 from odefit.integrate.contract import Run
+from odefit.integrate.elimination import LinearAlgebra
 from odefit.integrate.selection import Selection
 from odefit.integrate.task import SINK, Task
 from odefit.native.kernel_calls import kernel_address
-from odefit.native.records import Words, packed
 from odefit.native.stop import StopFlag
 from odefit.native.threads import allowed_threads, thread_pool
 from odefit.problem.problem import Settings
-from odefit.transcribe.evaluation import evaluate_tasks
+from odefit.transcribe.evaluation import evaluate_tasks, settle_tasks
 from odefit.transcribe.observation import Observation
 from odefit.transcribe.plan import Plan
 from odefit.transcribe.record import FITTING
@@ -40,11 +40,6 @@ def _sink() -> int:
     return kernel_address(write_rows, SINK)
 
 
-def _place(field: str) -> slice:
-    at = FITTING.place(Task, field)
-    return slice(at, at + 2)
-
-
 class Shooter:
     """The tasks of a plan with their step grids.
 
@@ -61,8 +56,11 @@ class Shooter:
         self._rtol, self._atol, self._max_steps = settings.rtol, settings.atol, settings.max_steps
         self._stop = _NEVER if stop is None else stop
         self._parallel = False
-        self._counts = [np.zeros(n, np.int64) for n in plan.n_counts]
-        self._table = self._tasks(plan)
+        self._counts = np.zeros(plan.first_count[-1], np.int64)
+        self._table = plan.table.copy()
+        settle_tasks(
+            self._table, plan.first_count, self._counts, (self._rtol, self._atol), self._stop.array, _sink()
+        )
         self._shared = plan.shared
         compiled = plan.compiled
         self._selections = [
@@ -70,15 +68,7 @@ class Shooter:
             for o in plan.data.of_experiment
         ]
         self._kept: list[StepGrid | None] = [None] * len(self._selections)
-
-    def _tasks(self, plan: Plan) -> Words:
-        """Return the table with what stays the same in all evaluations."""
-        table = plan.table.copy()
-        values = {"rtol": self._rtol, "atol": self._atol, "stop": self._stop.array, "sink": _sink()}
-        for field, value in values.items():
-            table[:, _place(field)] = packed((value,))
-        table[:, _place("counts")] = packed(self._counts).reshape(-1, 2)
-        return table
+        self._told: list[LinearAlgebra | None] = [None] * len(self._selections)
 
     def adapt(self, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
         """Integrate all tasks at `x`, fill their rows, and keep the steps that were chosen."""
@@ -109,7 +99,9 @@ class Shooter:
         """Write into the table who integrates task `i`."""
         selection, row = self._selections[i], self._table[i]
         row[_METHOD], row[_CHOICES], row[_MAX_STEPS] = selection.method.address, selection.choices, selection.max_steps
-        FITTING.put(row, selection.elimination)
+        if selection.algebra is not self._told[i]:
+            FITTING.put(row, selection.elimination)
+            self._told[i] = selection.algebra
 
     def _shoot_all(self, x: Array, order: int, replay: bool, residual: Array, jacobian: Array) -> Shot:
         """Shoot all tasks, in threads once one of them has been seen to take long."""
@@ -124,7 +116,7 @@ class Shooter:
     ) -> Shot:
         """Shoot the tasks `first` to `last` - 1; those that ask for something get it."""
         done: Shot | None = None
-        where = np.empty(last - first + 1, np.int64)
+        where = _NO_ORDERS if replay else np.empty(last - first + 1, np.int64)
         while True:
             *fields, steps, orders = evaluate_tasks(
                 self._table, self._shared, first, last, x, order, replay, residual, jacobian, where
@@ -153,7 +145,8 @@ class Shooter:
         selection.remember(steps.size)
         method = selection.method
         noted = orders if method.variable_order else _NO_ORDERS
-        self._kept[i] = StepGrid(method.name, steps, self._counts[i].copy(), noted, selection.algebra)
+        counts = self._counts[self._plan.first_count[i] : self._plan.first_count[i + 1]].copy()
+        self._kept[i] = StepGrid(method.name, steps, counts, noted, selection.algebra)
 
 
 _METHOD, _CHOICES, _MAX_STEPS = (FITTING.place(Task, field) for field in ("method", "choices", "max_steps"))
