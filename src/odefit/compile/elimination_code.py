@@ -14,13 +14,13 @@ import numpy as np
 from odefit.compile import store
 from odefit.compile.elimination_order import Index, ends_of_states, order_of_pattern, products_of
 from odefit.compile.machine import LoadedObject, build_object
-from odefit.compile.straight_line import elimination_assembly
+from odefit.compile.straight_line import elimination_assembly, has_diagonal_pivots
 from odefit.native.linear_systems import Elimination
 
 logger = logging.getLogger("odefit.compile")
 
-MOST_OPERATIONS = 1500
-"""Products of a factorisation and entries of the factors, up to which code is made."""
+LONGEST = 60_000
+"""Lines of assembly up to which code is made."""
 _STORED = ("row_of", "column_of", "place", "l_ptr", "l_col", "u_ptr", "u_col")
 
 
@@ -32,10 +32,15 @@ class EliminationCode:
     library: LoadedObject | None
 
 
+def _length(e: Elimination) -> int:
+    """Return about how many lines of assembly an elimination takes."""
+    return 3 * products_of(e) + 50 * (e.l_col.size + e.u_col.size)
+
+
 def _build(n: int, row_ptr: Index, col: Index) -> store.StoredObject:
     order = order_of_pattern(n, row_ptr, col)
     code = b""
-    if products_of(order) + order.l_col.size + order.u_col.size <= MOST_OPERATIONS:
+    if has_diagonal_pivots(order) and _length(order) <= LONGEST:
         logger.info("compiling the elimination of %d states", n)
         text = elimination_assembly(order)
         code = build_object(text, text.count("\n"), passes=False)
@@ -54,5 +59,5 @@ def elimination_code(n: int, row_ptr: Index, col: Index) -> EliminationCode:
     if not stored.code:
         return EliminationCode(order, None)
     library = LoadedObject(stored.code)
-    addresses = {name: library.address(name) for name in ("factorise", "solve", "step")}
+    addresses = {name: library.address(name) for name in ("factorise", "solve", "solve_blocks")}
     return EliminationCode(order._replace(**addresses), library)

@@ -159,7 +159,7 @@ def ddm_solve(
     # sensitivities: the flat names are the same memory
     b1, b2 = (q + 3) // 4, (m2 + 3) // 4
     n1, n2 = b1 * n * 4, b2 * n * 4
-    s1, r1, r2 = np.zeros((depth, b1, n, 4)), np.zeros((b1, n, 4)), np.empty((1, b2, n, 4))
+    s1, r1, r2 = np.zeros((depth, b1, n, 4)), np.empty((b1, n, 4)), np.empty((1, b2, n, 4))
     s1_flat, r1_flat = s1.reshape(depth, n1), r1.reshape(n1)
     s2_flat, r2_flat = np.zeros((depth, n2)), r2.reshape(n2)
     start1, start2 = in_blocks(dy0, q), in_blocks(d2y0, m2)

@@ -41,7 +41,7 @@ def slopes_at_start(jacobian, e, t, y, p, u, n, jac, slot, s, seeds, r, r_flat, 
     add_product(e, jac, n, s, slot[1], seeds, r)
     bad = first_nonfinite(r.reshape(1, r_flat.size), 0, r_flat.size) // 4
     for i in range(r_flat.size):
-        slopes[i], r_flat[i] = r_flat[i], 0.0
+        slopes[i] = r_flat[i]
     return bad % n if bad >= 0 else -1
 
 
@@ -123,7 +123,7 @@ def directions_of_step(
     a1, pivots1
         Room for the factors of a matrix of their own.
     s1, .., seeds1, r1
-        Directions of first order, products with their seeds (see `step_directions`), and zeros.
+        Directions of first order, products with their seeds (see `step_directions`), and work.
     s2_flat, seeds2, r2, v1, ..
         Directions of second order, if there are any, and work for the second derivatives of the rates, `r2` of shape
         (1, blocks, n, 4).
@@ -144,13 +144,11 @@ def directions_of_step(
         relax = 2.0 * shift / (shift + c[0])
         solved = _refine_directions(e, jac, n, c, w, relax, passes, a, pivots, work, slot, s1, s1_flat, p1, r1, r1_flat)
         finite = row_is_finite(s1_flat, slot[0])
-        for i in range(r1_flat.size):
-            r1_flat[i] = 0.0
     if not solved:
         outcome = factorise_matrix(e, jac, c[0], n, a1, pivots1, work, limit)
         if outcome != FACTORISED:
             return (TOO_LARGE if outcome == GROWN and limit < np.inf else UNSOLVED), worst
-        finite = step_directions(e, jac, n, slot, c, a1, pivots1, work, s1_flat, seeds1, r1_flat)
+        finite = step_directions(e, jac, n, slot, c, a1, pivots1, work, s1_flat, seeds1, r2_flat[:0])
     if not finite:
         return UNSOLVED, first_nonfinite(s1_flat, slot[0], s1_flat.shape[1]) // 4 % n
     if n_pairs > 0:

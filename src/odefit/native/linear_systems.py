@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from odefit.native.calls import call_factorise, call_solve, call_step
+from odefit.native.calls import call_factorise, call_solve, call_solve_blocks
 from odefit.native.finite import row_is_finite
 from odefit.native.kernel import kernel
 
@@ -45,7 +45,7 @@ class Elimination(NamedTuple):
         the Jacobian that belongs to a state.  Empty for the dense backend.
     l_ptr, l_col, u_ptr, u_col
         Patterns of L and U, the diagonal first in each row of U.
-    factorise, solve, step
+    factorise, solve, solve_blocks
         Addresses of code for this pattern; 0: none.
     """
 
@@ -61,7 +61,7 @@ class Elimination(NamedTuple):
     u_col: Any
     factorise: int = 0
     solve: int = 0
-    step: int = 0
+    solve_blocks: int = 0
 
 
 @kernel(inline=True)
@@ -264,13 +264,21 @@ def _sparse_solve_block(e, n, a, w, x, row, at):
 
 
 @kernel
-def solve_blocks(e, n, a, pivots, work, x, row):
-    """Overwrite every block (n, 4) of ``x[row]`` by the solution, with looped code."""
+def _looped_blocks(e, n, a, pivots, work, x, row):
     for b in range(x.shape[1] // (4 * n)):
         if e.row_of.size == 0:
             dense_solve_block(n, a, pivots, x, row, b * 4 * n)
         else:
             _sparse_solve_block(e, n, a, work, x, row, b * 4 * n)
+
+
+@kernel(inline=True)
+def solve_blocks(e, n, a, pivots, work, x, row):
+    """Overwrite every block (n, 4) of ``x[row]`` by the solution; tell whether all of it is finite."""
+    if e.solve_blocks != 0:
+        return call_solve_blocks(e.solve_blocks, a, x, row * x.shape[1], x.shape[1] // (4 * n)) == 0
+    _looped_blocks(e, n, a, pivots, work, x, row)
+    return row_is_finite(x, row)
 
 
 @kernel
@@ -321,20 +329,20 @@ def seed_products(e, n, seeds):
 
 
 @kernel(inline=True)
-def _looped_step(e, n, slot, c, a, pivots, work, s, r):
-    """Do what compiled code does for a step; tell whether all is finite."""
+def _known_part(slot, c, s, d):
+    """Set ``s[slot[0]]`` to the right-hand side without ``f_p dp``."""
     new, old, s2, s3, s4, s5 = slot[0], slot[1], slot[2], slot[3], slot[4], slot[5]
     c0, c2, c3, c4, c5 = c[0], c[2], c[3], c[4], c[5]  # numbers stay in registers, which entries of arrays do not
-    for i in range(r.size):
+    for i in range(s.shape[1]):
         last = s[old, i]
         past = c2 * (s[s2, i] - last) + c3 * (s[s3, i] - last) + c4 * (s[s4, i] - last) + c5 * (s[s5, i] - last)
-        s[new, i] = c0 * last + r[i] - past
-    solve_blocks(e, n, a, pivots, work, s, new)
-    return row_is_finite(s, new)
+        s[new, i] = c0 * last - past
+    for i in range(d.size):
+        s[new, i] += d[i]
 
 
 @kernel(inline=True)
-def step_directions(e, jac, n, slot, c, a, pivots, work, s, seeds, r):
+def step_directions(e, jac, n, slot, c, a, pivots, work, s, seeds, d):
     """Set the sensitivities ``s[slot[0]]`` of a step; tell whether all of them are finite.
 
     Parameters
@@ -344,17 +352,12 @@ def step_directions(e, jac, n, slot, c, a, pivots, work, s, seeds, r):
         its order: those rows must hold numbers all the same.
     seeds
         See `seed_products`.
-    r
-        The extra part d of the right-hand side, (blocks*n*4,).  It is zero afterwards where `seeds` reach and as it was
-        elsewhere: a d of zeros remains one.
+    d
+        The extra part of the right-hand side, (blocks*n*4,); empty: none.
     """
+    _known_part(slot, c, s, d)
     place, entry, factor = seeds
+    new = slot[0]
     for g in range(place.size):
-        r[place[g]] += jac[entry[g]] * factor[g]
-    if e.step != 0:
-        finite = call_step(e.step, s, slot, s.shape[1], c, a, r, r.size // (4 * n)) == 0
-    else:
-        finite = _looped_step(e, n, slot, c, a, pivots, work, s, r)
-    for g in range(place.size):
-        r[place[g]] = 0.0
-    return finite
+        s[new, place[g]] += jac[entry[g]] * factor[g]
+    return solve_blocks(e, n, a, pivots, work, s, new)
