@@ -183,7 +183,7 @@ def bdf_arc_directions(functions, pattern, t, h, t_new, p, u, path, s, r, z, see
     """
     jacobian = functions[2]
     n, size, shift = path.shape[1], r.size, 11.0 / (6.0 * h)
-    s_flat, r_flat, r_row, z_flat = s.reshape(4, size), r.reshape(size), r.reshape(1, size), z.reshape(size)
+    s_flat, r_flat, z_flat = s.reshape(4, size), r.reshape(1, size), z.reshape(1, size)
     for j in range(1, 4):
         call_model(jacobian, t_new if j == 3 else t + j * h, path, j * n, p, u, jac, 0)
         for i in range(n):
@@ -193,13 +193,13 @@ def bdf_arc_directions(functions, pattern, t, h, t_new, p, u, path, s, r, z, see
         if dense_factorise(pattern[0], pattern[1], pattern[2], jac, shift, n, a, pivots) != FACTORISED:
             return 0
         for i in range(size):
-            z_flat[i] = s_flat[3, i] + (s_flat[2, i] + (s_flat[1, i] + s_flat[0, i]))
-            r_flat[i] = -(1.5 * s_flat[1, i] + s_flat[2, i]) / h - shift * s_flat[0, i]
-        add_product(pattern, jac, n, z.reshape((1, z.shape[0], n, 4)), 0, seeds, r)
+            z_flat[0, i] = s_flat[3, i] + (s_flat[2, i] + (s_flat[1, i] + s_flat[0, i]))
+            r_flat[0, i] = -(1.5 * s_flat[1, i] + s_flat[2, i]) / h - shift * s_flat[0, i]
+        add_product(pattern, jac, n, z_flat, 0, seeds, r_flat)
         for b in range(r.shape[0]):
-            dense_solve_block(n, a, pivots, r_row, 0, b * 4 * n)
+            dense_solve_block(n, a, pivots, r_flat, 0, b * 4 * n)
         for i in range(size):
-            s_flat[0, i] += r_flat[i]
+            s_flat[0, i] += r_flat[0, i]
         _add_up(s_flat, size)
         bad = first_nonfinite(s_flat, 3, size)
         if bad >= 0:

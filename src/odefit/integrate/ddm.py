@@ -159,9 +159,9 @@ def ddm_solve(
     # sensitivities: the flat names are the same memory
     b1, b2 = (q + 3) // 4, (m2 + 3) // 4
     n1, n2 = b1 * n * 4, b2 * n * 4
-    s1, r1, r2 = np.zeros((depth, b1, n, 4)), np.empty((b1, n, 4)), np.empty((1, b2, n, 4))
-    s1_flat, r1_flat = s1.reshape(depth, n1), r1.reshape(n1)
-    s2_flat, r2_flat = np.zeros((depth, n2)), r2.reshape(n2)
+    s1_flat, s2_flat = np.zeros((depth, n1)), np.zeros((depth, n2))
+    s1, r1, d2 = s1_flat.reshape(depth, b1, n, 4), np.empty((1, n1)), np.empty((1, b2, n, 4))
+    d2_flat = d2.reshape(n2)
     start1, start2 = in_blocks(dy0, q), in_blocks(d2y0, m2)
     p1, p2 = in_blocks(dp, q), in_blocks(d2p, m2)
     seeds1, seeds2 = seed_products(pattern, n, p1), seed_products(pattern, n, p2)
@@ -213,7 +213,7 @@ def ddm_solve(
         k, points, since, fails = 1, 1, 1, 0
         must_divide, last_nonfinite, iterations = True, False, 0
         if test:
-            cause = slopes_at_start(jacobian, pattern, t, y, p, u, n, jac, slot, s1, p1, r1, r1_flat, slopes)
+            cause = slopes_at_start(jacobian, pattern, t, y, p, u, n, jac, slot, s1_flat, p1, r1, slopes)
             n_jac += 1
             if cause >= 0:
                 status = _NONFINITE_DERIVATIVE
@@ -282,7 +282,7 @@ def ddm_solve(
             if q > 0 and outcome == CONVERGED and (replay or ratio <= 1.0):
                 solved, bad = directions_of_step(
                     functions, pattern, cost, limit, t_new, y, p, u, n, q, c, w, slot, rate, shift, worst, jac,
-                    a, pivots, a1, pivots1, work, s1, s1_flat, p1, seeds1, r1, r1_flat, s2_flat, seeds2, r2, r2_flat,
+                    a, pivots, a1, pivots1, work, s1_flat, s1, p1, seeds1, r1, s2_flat, seeds2, d2, d2_flat,
                     v1, v2, v3,
                 )  # fmt: skip
                 n_jac += 1

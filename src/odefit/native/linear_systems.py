@@ -263,7 +263,7 @@ def _sparse_solve_block(e, n, a, w, x, row, at):
             x[row, at + 4 * i + lane] = w[k + lane]
 
 
-@kernel
+@kernel(inline=True)
 def _looped_blocks(e, n, a, pivots, work, x, row):
     for b in range(x.shape[1] // (4 * n)):
         if e.row_of.size == 0:
@@ -281,26 +281,28 @@ def solve_blocks(e, n, a, pivots, work, x, row):
     return row_is_finite(x, row)
 
 
-@kernel
+@kernel(inline=True)
 def add_product(e, jac, n, z, row, seeds, out):
-    """Add ``f_y z[row] + f_p seeds`` to `out`, in blocks of four directions."""
+    """Add ``f_y z[row] + f_p seeds`` to ``out[0]``; `z` and `out` hold blocks (n, 4), `seeds` is (blocks, n_p, 4)."""
     row_ptr, mid, col = e.row_ptr, e.mid, e.col
-    for b in range(out.shape[0]):
+    for b in range(seeds.shape[0]):
+        at = b * 4 * n
         for i in range(n):
-            x0, x1, x2, x3 = out[b, i, 0], out[b, i, 1], out[b, i, 2], out[b, i, 3]
+            o = at + 4 * i
+            x0, x1, x2, x3 = out[0, o], out[0, o + 1], out[0, o + 2], out[0, o + 3]
             for g in range(row_ptr[i], mid[i]):
-                v, j = jac[g], col[g]
-                x0 += v * z[row, b, j, 0]
-                x1 += v * z[row, b, j, 1]
-                x2 += v * z[row, b, j, 2]
-                x3 += v * z[row, b, j, 3]
+                v, k = jac[g], at + 4 * col[g]
+                x0 += v * z[row, k]
+                x1 += v * z[row, k + 1]
+                x2 += v * z[row, k + 2]
+                x3 += v * z[row, k + 3]
             for g in range(mid[i], row_ptr[i + 1]):
                 v, j = jac[g], col[g] - n
                 x0 += v * seeds[b, j, 0]
                 x1 += v * seeds[b, j, 1]
                 x2 += v * seeds[b, j, 2]
                 x3 += v * seeds[b, j, 3]
-            out[b, i, 0], out[b, i, 1], out[b, i, 2], out[b, i, 3] = x0, x1, x2, x3
+            out[0, o], out[0, o + 1], out[0, o + 2], out[0, o + 3] = x0, x1, x2, x3
 
 
 @kernel(inline=True, allocating=True)
@@ -329,7 +331,7 @@ def seed_products(e, n, seeds):
 
 
 @kernel(inline=True)
-def _known_part(slot, c, s, d):
+def _known_part(slot, c, s, d, with_d):
     """Set ``s[slot[0]]`` to the right-hand side without ``f_p dp``."""
     new, old, s2, s3, s4, s5 = slot[0], slot[1], slot[2], slot[3], slot[4], slot[5]
     c0, c2, c3, c4, c5 = c[0], c[2], c[3], c[4], c[5]  # numbers stay in registers, which entries of arrays do not
@@ -337,12 +339,12 @@ def _known_part(slot, c, s, d):
         last = s[old, i]
         past = c2 * (s[s2, i] - last) + c3 * (s[s3, i] - last) + c4 * (s[s4, i] - last) + c5 * (s[s5, i] - last)
         s[new, i] = c0 * last - past
-    for i in range(d.size):
+    for i in range(s.shape[1] if with_d else 0):
         s[new, i] += d[i]
 
 
 @kernel(inline=True)
-def step_directions(e, jac, n, slot, c, a, pivots, work, s, seeds, d):
+def step_directions(e, jac, n, slot, c, a, pivots, work, s, seeds, d, with_d):
     """Set the sensitivities ``s[slot[0]]`` of a step; tell whether all of them are finite.
 
     Parameters
@@ -352,10 +354,10 @@ def step_directions(e, jac, n, slot, c, a, pivots, work, s, seeds, d):
         its order: those rows must hold numbers all the same.
     seeds
         See `seed_products`.
-    d
-        The extra part of the right-hand side, (blocks*n*4,); empty: none.
+    d, with_d
+        The extra part of the right-hand side, (blocks*n*4,), and whether there is one.
     """
-    _known_part(slot, c, s, d)
+    _known_part(slot, c, s, d, with_d)
     place, entry, factor = seeds
     new = slot[0]
     for g in range(place.size):
