@@ -3,8 +3,7 @@
 The order of elimination and the patterns of L and U do not change (see `odefit.compile.elimination_order`), so that
 every entry has a fixed address and the whole elimination can be written down, one instruction an operation.  Three
 functions are made for ``A = shift I - J``; numbers stand in ``a`` as in the looped kernels of
-`odefit.native.linear_systems` (entries of L, entries of U, reciprocals of the pivots), and they are the same to the
-last bit:
+`odefit.native.linear_systems` (entries of L, entries of U, reciprocals of the pivots), computed in the same order:
 
 * ``i64 factorise(double* jac, double shift, double* a, double limit)`` tells how it went.  A row can grow only where
   something is eliminated from it, and only in the entries that this changes: no others are looked at.

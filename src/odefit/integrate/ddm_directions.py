@@ -147,7 +147,7 @@ def directions_of_step(
         return UNSOLVED, bad
     n_pairs = d2_flat.size
     passes = 0 if n_pairs > 0 else _refinement_passes(rate, cost, p1.shape[0])
-    solved = False
+    solved, finite = False, False
     if passes > 0:
         relax = 2.0 * shift / (shift + c[0])
         solved = _refine_directions(e, jac, n, c, w, relax, passes, a, pivots, work, slot, s1, p1, r1)

@@ -28,7 +28,7 @@ SPARSE_FROM = 16
 DENSE_TO = 1000
 """Number of states up to which a dense elimination is a way out."""
 _PATIENCE_OF_CODE = 0.5  # without loops a factorisation gains twice as much as a solution (8 to 100 states, measured)
-_NOTHING = np.empty(0, dtype=np.int64)
+_NO_FACTORS: Any = (np.empty(0, dtype=np.int64),) * 7
 
 
 class LinearAlgebra(NamedTuple):
@@ -103,7 +103,7 @@ def dense_algebra(rhs: NativeFunction) -> LinearAlgebra:
     """Return the dense elimination of a model."""
     n = rhs.n_out
     col = _columns(rhs)
-    pattern = Elimination(rhs.row_ptr, ends_of_states(n, rhs.row_ptr, col), col, *[_NOTHING] * 7)
+    pattern = Elimination._make((rhs.row_ptr, ends_of_states(n, rhs.row_ptr, col), col, *_NO_FACTORS, 0, 0, 0))
     return LinearAlgebra(pattern, n * n, n, 4, n / 3)
 
 
