@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from initial_value_problems import central_difference, compiled_model, run_of
@@ -9,7 +11,7 @@ from initial_value_problems import central_difference, compiled_model, run_of
 import odefit as of
 from odefit.compile import Seeds
 from odefit.integrate import METHODS, Run, Status, elimination
-from odefit.integrate.elimination import dense_algebra, linear_algebra, sparse_algebra
+from odefit.integrate.elimination import compiled_algebra, dense_algebra, linear_algebra, sparse_algebra
 from odefit.transcribe import SingleShooting
 
 DDM = METHODS["ddm"]
@@ -117,14 +119,57 @@ def test_old_factorisations_are_used_where_new_ones_are_dear(algebra):
 
 
 def test_choice_of_the_backend():
-    def is_sparse(text):
-        return linear_algebra(compiled_model(text)).pattern[3].size > 0
+    def choice(text):
+        algebra = linear_algebra(compiled_model(text))
+        kind = "sparse" if algebra.pattern.row_of.size else "dense"
+        return "code" if algebra.library is not None else kind
 
-    assert not is_sparse(chain(5))
-    assert is_sparse(chain(40))
-    assert is_sparse(network(60))
-    full = [f"x{i}' = -x{i}*(" + " + ".join(f"x{j}" for j in range(20)) + ")" for i in range(20)]
-    assert not is_sparse("\n".join([*full, *(f"x{i}(0) = 1" for i in range(20))]))
+    full = [f"x{i}' = -x{i}*(" + " + ".join(f"x{j}" for j in range(45)) + ")" for i in range(45)]
+    full = "\n".join([*full, *(f"x{i}(0) = 1" for i in range(45))])
+    assert choice(chain(1)) == choice(chain(5)) == choice(chain(40)) == choice(network(35)) == "code"
+    assert choice(full) == "dense"
+    assert choice(chain(800)) == "sparse"
+
+
+@pytest.mark.parametrize("name", ["chain", "network"])
+@pytest.mark.parametrize("order", [1, 2])
+def test_code_and_loops_agree_to_rounding(name, order, algebra):
+    model, run = make(MODELS[name])
+    algebra(compiled_algebra(model.rhs))
+    code = DDM.solve(model, run, rtol=1e-6, atol=1e-8, order=order)
+    assert code.grid.algebra.library is not None
+    algebra(sparse_algebra(model.rhs, np.ones(model.rhs.col.size), 2.0 * model.n_states)._replace(patience=1.0))
+    loops = DDM.solve(model, run, rtol=1e-6, atol=1e-8, order=order, grid=code.grid._replace(algebra=None))
+    for name in ("y", "S", "S2"):
+        expected = getattr(loops, name)
+        np.testing.assert_allclose(
+            getattr(code, name), expected, rtol=2e-11, atol=2e-12 * np.abs(expected).max(initial=0)
+        )
+
+
+def test_linear_algebra_in_a_pickle_finds_its_code_again():
+    model, run = make(MODELS["chain"])
+    chosen = DDM.solve(model, run, rtol=1e-6, atol=1e-8, order=1)
+    grid = pickle.loads(pickle.dumps(chosen.grid))
+    assert grid.algebra.library is not chosen.grid.algebra.library
+    assert grid.algebra.pattern.factorise not in (0, chosen.grid.algebra.pattern.factorise)
+    again = DDM.solve(model, run, rtol=1e-6, atol=1e-8, order=1, grid=grid)
+    np.testing.assert_array_equal(again.S, chosen.S)
+    dense = dense_algebra(model.rhs)
+    copy = pickle.loads(pickle.dumps(dense))
+    assert copy[1:] == dense[1:]
+    np.testing.assert_array_equal(copy.pattern.col, dense.pattern.col)
+
+
+@pytest.mark.parametrize("pairs", [1, 3])
+def test_small_model_whose_pivots_vanish_exchanges_rows(monkeypatch, pairs):
+    orders, exchanges = count_calls(monkeypatch, "reordered"), count_calls(monkeypatch, "exchanging")
+    model, run = decaying_pairs(pairs)
+    found = DDM.solve(model, run, rtol=1e-7, atol=1e-9, order=1)
+    assert found.status is Status.OK
+    assert (len(orders), len(exchanges)) == (1, 0)
+    assert found.grid.algebra.pattern.row_of.size == 0
+    np.testing.assert_allclose(found.y[:, 0], np.exp(-np.array([1e-9, 1.0, 10.0])), rtol=1e-5, atol=1e-7)
 
 
 # a has fewer neighbours than b, so that it is eliminated first

@@ -5,12 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from odefit.integrate.elimination import eliminate, sparse_pattern
+from odefit.compile.elimination_order import eliminate, ends_of_states, sparse_pattern
 from odefit.native.kernel import kernel
 from odefit.native.linear_systems import (
     FACTORISED,
     GROWN,
     SINGULAR,
+    Elimination,
     add_product,
     factorise_matrix,
     solve_blocks,
@@ -32,12 +33,20 @@ def solve_vector(pattern, n, a, pivots, work, x):
     solve_for_vector(pattern, n, a, pivots, work, x)
 
 
+@kernel
+def solve_rows(pattern, n, a, pivots, work, x, row):
+    return solve_blocks(pattern, n, a, pivots, work, x, row)
+
+
+@kernel
+def product(pattern, jac, n, z, row, seeds, out):
+    add_product(pattern, jac, n, z, row, seeds, out)
+
+
 def csr(matrix, n):
-    """Return row pointers, ends of the first n columns, columns, and values of a matrix (n, n + n_p)."""
+    """Return row pointers, columns, and values of a matrix (n, n + n_p)."""
     rows, col = np.nonzero(matrix)
-    row_ptr = np.searchsorted(rows, np.arange(n + 1))
-    mid = row_ptr[:-1] + np.array([(col[a:b] < n).sum() for a, b in zip(row_ptr[:-1], row_ptr[1:], strict=True)], int)
-    return row_ptr, mid, col, matrix[rows, col]
+    return np.searchsorted(rows, np.arange(n + 1)), col, matrix[rows, col]
 
 
 def random_jacobian(n, seed, density=0.2, n_p=3):
@@ -52,12 +61,13 @@ class System:
 
     def __init__(self, matrix, shift, backend, values=None, limit=1e4):
         n = self.n = matrix.shape[0]
-        row_ptr, mid, col, self.jac = csr(matrix, n)
+        row_ptr, col, self.jac = csr(matrix, n)
         if backend == "dense":
-            self.pattern, n_values, n_pivots = (row_ptr, mid, col, *[EMPTY] * 7), n * n, n
+            self.pattern = Elimination(row_ptr, ends_of_states(n, row_ptr, col), col, *[EMPTY] * 7)
+            n_values, n_pivots = n * n, n
         else:
             chosen_for = (np.ones(col.size), 2.0 * n) if values is None else (values, shift)
-            self.pattern = sparse_pattern(n, row_ptr, mid, col, *chosen_for)
+            self.pattern = sparse_pattern(n, row_ptr, col, *chosen_for)
             n_values, n_pivots = self.pattern[7].size + self.pattern[9].size + n, 0
         self.a, self.pivots, self.work = np.empty(n_values), np.empty(n_pivots, np.int64), np.full(4 * n, np.nan)
         arguments = (self.pattern, self.jac, shift, n, self.a, self.pivots, self.work, limit)
@@ -69,9 +79,10 @@ class System:
         return x
 
     def solve_blocks(self, b):
-        x = b.copy()
-        solve_blocks(self.pattern, self.n, self.a, self.pivots, self.work, x)
-        return x
+        x = np.stack([np.full(b.size, 7.0), b.ravel()])
+        assert solve_rows(self.pattern, self.n, self.a, self.pivots, self.work, x, 1)
+        np.testing.assert_array_equal(x[0], 7.0)
+        return x[1].reshape(b.shape)
 
 
 @by_size
@@ -81,7 +92,7 @@ def test_solutions(n, backend, shift):
     matrix = random_jacobian(n, n)
     full = shift * np.eye(n) - matrix[:, :n]
     # the order of elimination for these values, as after growth
-    system = System(matrix, shift, backend, values=csr(matrix, n)[3], limit=np.inf)
+    system = System(matrix, shift, backend, values=csr(matrix, n)[2], limit=np.inf)
     assert system.outcome == FACTORISED
     rng = np.random.default_rng(1)
     b, blocks = rng.normal(size=n), rng.normal(size=(3, n, 4))
@@ -108,8 +119,9 @@ def test_product(n):
     rng = np.random.default_rng(3)
     z, seeds, out = rng.normal(size=(2, 3, n, 4)), rng.normal(size=(3, 3, 4)), rng.normal(size=(3, n, 4))
     expected = out + np.einsum("ij,bjl->bil", matrix[:, :n], z[1]) + np.einsum("ij,bjl->bil", matrix[:, n:], seeds)
-    add_product(pattern, csr(matrix, n)[3], n, z, 1, seeds, out)
-    np.testing.assert_allclose(out, expected, rtol=1e-13, atol=1e-13)
+    found = out.reshape(1, -1)
+    product(pattern, csr(matrix, n)[2], n, z.reshape(2, -1), 1, seeds, found)
+    np.testing.assert_allclose(found.reshape(out.shape), expected, rtol=1e-13, atol=1e-13)
 
 
 @by_size
@@ -146,16 +158,25 @@ def test_growth_is_reported_and_a_new_order_removes_it():
     matrix = np.kron(np.eye(10), np.array([[0.0, 1e9], [-1e9, 0.0]]))
     system = System(matrix, 1e-3, "sparse")
     assert system.outcome == GROWN
-    better = System(matrix, 1e-3, "sparse", values=csr(matrix, 20)[3])
+    better = System(matrix, 1e-3, "sparse", values=csr(matrix, 20)[2])
     assert better.outcome == FACTORISED
     b = np.random.default_rng(5).normal(size=20)
     np.testing.assert_allclose(better.solve(b), np.linalg.solve(1e-3 * np.eye(20) - matrix, b), rtol=1e-12)
 
 
+@by_backend
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_solution_that_is_not_finite_is_told(backend, value):
+    system = System(random_jacobian(5, 3), 100.0, backend)
+    x = np.ones((1, 40))
+    x[0, 33] = value
+    assert not solve_rows(system.pattern, 5, system.a, system.pivots, system.work, x, 0)
+
+
 def test_order_for_a_singular_matrix_is_that_of_the_pattern():
     matrix = np.diag([1.0, 2.0, 3.0])
-    row_ptr, mid, col, values = csr(matrix, 3)
-    pattern = sparse_pattern(3, row_ptr, mid, col, values, 2.0)
-    plain = sparse_pattern(3, row_ptr, mid, col, np.ones(3), 6.0)
+    row_ptr, col, values = csr(matrix, 3)
+    pattern = sparse_pattern(3, row_ptr, col, values, 2.0)
+    plain = sparse_pattern(3, row_ptr, col, np.ones(3), 6.0)
     for found, expected in zip(pattern, plain, strict=True):
         np.testing.assert_array_equal(found, expected)

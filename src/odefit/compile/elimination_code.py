@@ -14,13 +14,17 @@ import numpy as np
 from odefit.compile import store
 from odefit.compile.elimination_order import Index, ends_of_states, order_of_pattern, products_of
 from odefit.compile.machine import LoadedObject, build_object
-from odefit.compile.straight_line import elimination_assembly
+from odefit.compile.straight_line import elimination_assembly, has_diagonal_pivots
 from odefit.native.linear_systems import Elimination
 
 logger = logging.getLogger("odefit.compile")
 
-MOST_OPERATIONS = 1500
-"""Products of a factorisation and entries of the factors, up to which code is made."""
+LONGEST = 45_000
+"""Lines of assembly up to which code is made: 0.3 s.
+
+That is 60 states with three random neighbours each, or a chain of 200.  There a factorisation is 8 times as fast as in
+loops, and sensitivities 3 times, as with a few states.
+"""
 _STORED = ("row_of", "column_of", "place", "l_ptr", "l_col", "u_ptr", "u_col")
 
 
@@ -32,10 +36,15 @@ class EliminationCode:
     library: LoadedObject | None
 
 
+def _length(e: Elimination) -> int:
+    """Return about how many lines of assembly an elimination takes."""
+    return 3 * products_of(e) + 50 * (e.l_col.size + e.u_col.size) + 75 * e.row_of.size
+
+
 def _build(n: int, row_ptr: Index, col: Index) -> store.StoredObject:
     order = order_of_pattern(n, row_ptr, col)
     code = b""
-    if products_of(order) + order.l_col.size + order.u_col.size <= MOST_OPERATIONS:
+    if has_diagonal_pivots(order) and _length(order) <= LONGEST:
         logger.info("compiling the elimination of %d states", n)
         text = elimination_assembly(order)
         code = build_object(text, text.count("\n"), passes=False)
@@ -50,9 +59,9 @@ def elimination_code(n: int, row_ptr: Index, col: Index) -> EliminationCode:
         stored = _build(n, row_ptr, col)
         store.save(name, stored)
     arrays = (np.array(stored.facts[name], dtype=np.int64) for name in _STORED)
-    order = Elimination(row_ptr, ends_of_states(n, row_ptr, col), col, *arrays)
+    order = Elimination._make((row_ptr, ends_of_states(n, row_ptr, col), col, *arrays, 0, 0, 0))
     if not stored.code:
         return EliminationCode(order, None)
     library = LoadedObject(stored.code)
-    addresses = {name: library.address(name) for name in ("factorise", "solve", "step")}
+    addresses = {name: library.address(name) for name in ("factorise", "solve", "solve_blocks")}
     return EliminationCode(order._replace(**addresses), library)

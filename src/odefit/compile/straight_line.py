@@ -3,20 +3,16 @@
 The order of elimination and the patterns of L and U do not change (see `odefit.compile.elimination_order`), so that
 every entry has a fixed address and the whole elimination can be written down, one instruction an operation.  Three
 functions are made for ``A = shift I - J``; numbers stand in ``a`` as in the looped kernels of
-`odefit.native.linear_systems` (entries of L, entries of U, reciprocals of the pivots), and they are the same to the
-last bit:
+`odefit.native.linear_systems` (entries of L, entries of U, reciprocals of the pivots), computed in the same order:
 
 * ``i64 factorise(double* jac, double shift, double* a, double limit)`` tells how it went.  A row can grow only where
   something is eliminated from it, and only in the entries that this changes: no others are looked at.
 * ``void solve(double* a, double* x)`` overwrites one right-hand side by the solution.
-* ``i64 step(double* s, i64* slot, i64 stride, double* c, double* a, double* r, i64 blocks)`` sets the sensitivities
-  ``S_n = s[slot[0]]`` of one step of a backward differentiation formula from past ones,
+* ``i64 solve_blocks(double* a, double* x, i64 blocks)`` does it for blocks (n, 4) of right-hand sides, and returns 0 if
+  all solutions are finite.  Up to four blocks go together, as one vector register each, so that a number of L or U is
+  fetched once for all of them.
 
-      A S_n = c_0 S_{n-1} - sum_{j=2..5} c_j (S_{n-j} - S_{n-1}) + r,
-
-  in blocks (n, 4), and returns 0 if all of them are finite.  History, L and U are one pass over the rows.  Up to four
-  blocks go together, as one vector register each, so that a number of L or U is fetched once for all of them.
-  Intermediate rows wait where the result will stand.
+Pivots are on the diagonal here: an unknown takes the place of its own right-hand side, and all is done in place.
 
 LLVM's time grows faster than linearly with the length of a function.  Hence functions are cut between two rows where
 they get longer than `CHUNK` instructions; what a later piece needs it reads from memory.  The text needs no further
@@ -39,8 +35,6 @@ Index = npt.NDArray[np.int64]
 CHUNK = 600
 GROUPS = (4, 2, 1)
 """Blocks that go together."""
-HISTORY = 5
-"""Past values in a step: S_{n-1}, .., S_{n-5}."""
 _WIDE = f"<{LANES} x double>"
 _FUSED = "contract"
 _LARGEST = float(np.finfo(float).max)
@@ -206,7 +200,6 @@ class _Substitution:
         self.lower, self.upper = _slices(e.l_ptr), _slices(e.u_ptr)
         self.at_u = e.l_col.size
         self.at_inverse = self.at_u + e.u_col.size
-        self.home = np.argsort(e.column_of)  # where an unknown of the elimination stands in the solution
 
     def entries(self, turn: int) -> tuple[int, list[tuple[int, int]]]:
         """Return the row of a turn and its entries, (place in ``a``, unknown): n turns of L, n of U."""
@@ -244,40 +237,24 @@ class _Substitution:
         for number in range(len(pieces)):
             text.do(f"call void @solve_{number}(ptr %a, ptr %x, ptr %work)")
         for i in range(self.n):
-            text.store(text.load("%work", i), "%x", int(self.home[i]))
+            text.store(text.load("%work", i), "%x", int(self.e.row_of[i]))
         return "\n".join([*bodies, "define void @solve(ptr %a, ptr %x) nounwind {", *text.lines, "  ret void", "}"])
 
-    def history(self, text: _Text, row: int, group: int, weights: list[str]) -> list[str]:
-        """Print the right-hand side of a row, a vector for each block."""
-        result = []
-        for b in range(group):
-            at = (b * self.n + row) * LANES
-            last = text.load("%s1", at, _WIDE)
-            first = text.emit(f"fmul {_FUSED} {_WIDE} {weights[0]}, {last}")
-            total = text.emit(f"fadd {_FUSED} {_WIDE} {first}, {text.load('%r', at, _WIDE)}")
-            for j in range(2, HISTORY + 1):
-                difference = text.emit(f"fsub {_WIDE} {text.load(f'%s{j}', at, _WIDE)}, {last}")
-                total = text.minus_product(total, weights[j - 1], difference, _WIDE)
-            result.append(total)
-        return result
-
-    def turn(self, text: _Text, turn: int, group: int, weights: list[str], checks: list[str]) -> list[str]:
+    def turn(self, text: _Text, turn: int, group: int, checks: list[str]) -> list[str]:
         """Print a row of L or U for a group of blocks; return the checks, NaN where a value is not finite."""
         i, entries = self.entries(turn)
+        if turn < self.n and not entries:
+            return checks  # the right-hand side as it is
 
         def at(k: int, b: int) -> int:
-            return (b * self.n + int(self.home[k])) * LANES
+            return (b * self.n + int(self.e.row_of[k])) * LANES
 
-        forwards = turn < self.n
-        if forwards:
-            totals = self.history(text, int(self.e.row_of[i]), group, weights)
-        else:
-            totals = [text.load("%s0", at(i, b), _WIDE) for b in range(group)]
+        totals = [text.load("%x", at(i, b), _WIDE) for b in range(group)]
         for place, k in entries:
             factor = text.load_spread("%a", place)
             for b in range(group):
-                totals[b] = text.minus_product(totals[b], factor, text.load("%s0", at(k, b), _WIDE), _WIDE)
-        if not forwards:
+                totals[b] = text.minus_product(totals[b], factor, text.load("%x", at(k, b), _WIDE), _WIDE)
+        if turn >= self.n:
             inverse = text.load_spread("%a", self.at_inverse + i)
             totals = [text.emit(f"fmul {_WIDE} {total}, {inverse}") for total in totals]
             zeros = [text.emit(f"fmul {_FUSED} {_WIDE} {total}, zeroinitializer") for total in totals]
@@ -285,49 +262,35 @@ class _Substitution:
                 text.emit(f"fadd {_FUSED} {_WIDE} {one}, {zero}") for one, zero in zip(checks, zeros, strict=True)
             ]
         for b in range(group):
-            text.store(totals[b], "%s0", at(i, b), _WIDE)
+            text.store(totals[b], "%x", at(i, b), _WIDE)
         return checks
 
     def group(self, group: int) -> str:
-        """Print the functions of a step for `group` blocks together."""
-        sizes = [
-            group * (22 if turn < self.n else 6) + len(self.entries(turn)[1]) * (3 + 3 * group)
-            for turn in range(2 * self.n)
-        ]
+        """Print the functions for `group` blocks together."""
+        sizes = [9 * group + len(self.entries(turn)[1]) * (4 + 4 * group) for turn in range(2 * self.n)]
         pieces = list(_pieces(sizes))
-        pasts = ", ".join(f"ptr %s{j}" for j in range(HISTORY + 1))
-        arguments = f"{pasts}, ptr %c, ptr %a, ptr %r"
+        arguments = f"ptr %a, ptr %x, {_WIDE}"
         bodies = []
         for number, turns in enumerate(pieces):
             text = _Text()
-            has_history = turns[0] < self.n
-            weights = [text.load_spread("%c", j) for j in (0, *range(2, HISTORY + 1))] if has_history else []
             checks = ["%check"] * group
             for turn in turns:
-                checks = self.turn(text, turn, group, weights, checks)
+                checks = self.turn(text, turn, group, checks)
             total = checks[0]
             for one in checks[1:]:
                 total = text.emit(f"fadd {_WIDE} {total}, {one}")
             text.do(f"ret {_WIDE} {total}")
-            head = f"define internal {_WIDE} @step{group}_{number}({arguments}, {_WIDE} %check) noinline nounwind {{"
+            head = f"define internal {_WIDE} @group{group}_{number}({arguments} %check) noinline nounwind {{"
             bodies.append("\n".join([head, *text.lines, "}"]))
         text, check = _Text(), "%check"
         for number in range(len(pieces)):
-            check = text.emit(f"call {_WIDE} @step{group}_{number}({arguments}, {_WIDE} {check})")
-        head = f"define internal {_WIDE} @step{group}({arguments}, {_WIDE} %check) nounwind {{"
+            check = text.emit(f"call {_WIDE} @group{group}_{number}({arguments} {check})")
+        head = f"define internal {_WIDE} @group{group}({arguments} %check) nounwind {{"
         return "\n".join([*bodies, head, *text.lines, f"  ret {_WIDE} {check}", "}"])
 
-    def step(self) -> str:
-        """Print ``step``: all blocks, in groups."""
-        lines = ["define i64 @step(ptr %s, ptr %slot, i64 %stride, ptr %c, ptr %a, ptr %r, i64 %blocks) nounwind {"]
-        for j in range(HISTORY + 1):
-            lines += [
-                f"  %at{j} = getelementptr i64, ptr %slot, i64 {j}",
-                f"  %slot{j} = load i64, ptr %at{j}, align 8",
-                f"  %offset{j} = mul i64 %slot{j}, %stride",
-                f"  %row{j} = getelementptr double, ptr %s, i64 %offset{j}",
-            ]
-        lines.append("  br label %head0")
+    def solve_blocks(self) -> str:
+        """Print ``solve_blocks``: all blocks, in groups."""
+        lines = ["define i64 @solve_blocks(ptr %a, ptr %x, i64 %blocks) nounwind {", "  br label %head0"]
         block, check, came_from = "0", "zeroinitializer", "0"
         for number, group in enumerate(GROUPS):
             lines += [
@@ -338,15 +301,9 @@ class _Substitution:
                 f"  %fits{number} = icmp sle i64 %next{number}, %blocks",
                 f"  br i1 %fits{number}, label %body{number}, label %head{number + 1}",
                 f"body{number}:",
-                f"  %shift{number} = mul i64 %block{number}, {self.n * LANES}",
-            ]
-            arguments = []
-            for name in (*(f"row{j}" for j in range(HISTORY + 1)), "r"):
-                lines.append(f"  %{name}_{number} = getelementptr double, ptr %{name}, i64 %shift{number}")
-                arguments.append(f"ptr %{name}_{number}")
-            arguments[-1:] = ["ptr %c", "ptr %a", arguments[-1], f"{_WIDE} %check{number}"]
-            lines += [
-                f"  %found{number} = call {_WIDE} @step{group}({', '.join(arguments)})",
+                f"  %offset{number} = mul i64 %block{number}, {self.n * LANES}",
+                f"  %x{number} = getelementptr double, ptr %x, i64 %offset{number}",
+                f"  %found{number} = call {_WIDE} @group{group}(ptr %a, ptr %x{number}, {_WIDE} %check{number})",
                 f"  br label %head{number}",
             ]
             block, check, came_from = f"%block{number}", f"%check{number}", f"head{number}"
@@ -362,7 +319,12 @@ class _Substitution:
 
 
 def elimination_assembly(e: Elimination) -> str:
-    """Return the LLVM module of an elimination: ``factorise``, ``solve`` and ``step``."""
+    """Return the LLVM module of an elimination with pivots on the diagonal."""
     substitution = _Substitution(e)
-    parts = [_Factorisation(e).write(), substitution.solve(), substitution.step()]
+    parts = [_Factorisation(e).write(), substitution.solve(), substitution.solve_blocks()]
     return "\n".join(["declare double @llvm.fabs.f64(double)", *parts]) + "\n"
+
+
+def has_diagonal_pivots(e: Elimination) -> bool:
+    """Tell whether each state is eliminated with its own equation, as the code needs it."""
+    return bool((e.column_of[e.row_of] == np.arange(e.row_of.size)).all())

@@ -1,4 +1,8 @@
-"""Sensitivities of a step of `ddm`: linear equations with the matrix c_0 I - f_y at the new state."""
+"""Sensitivities of a step of `ddm`: linear equations with the matrix c_0 I - f_y at the new state.
+
+Nothing here can raise, and all of it is inlined: otherwise numba would count references to every array in each step,
+which took longer than to solve for four directions.
+"""
 
 from __future__ import annotations
 
@@ -34,19 +38,37 @@ def slopes_at_start(task, e, room, t):
     """Set `slopes` to the derivative of the rates in all directions; return the state to blame, or -1."""
     n, r, last = task.n, room.r, room.slot[1]
     call_model(task.jacobian, t, room.y, last * n, task.p, task.u, room.jac, 0)
+    for i in range(r.shape[1]):
+        r[0, i] = 0.0
     add_product(e, room.jac, n, room.s, last, room.seeds, r)
     bad = first_nonfinite(r, 0, r.shape[1]) // 4
     for i in range(r.shape[1]):
-        room.slopes[0, i], r[0, i] = r[0, i], 0.0
+        room.slopes[0, i] = r[0, i]
     return bad % n if bad >= 0 else -1
 
 
 @kernel(inline=True)
-def _refine_directions(task, e, room, passes):
-    """Solve for the new directions with an old factorisation, by refinement to rounding; tell whether it was reached.
+def _rounding_left(n, block, s, new, old, r, relax, largest):
+    """Correct a block; return the largest correction in units of rounding, or `largest` if that is more.
 
     What counts as rounding is told for each entry, but not below a thousandth of that of the largest in its direction.
     """
+    for lane in range(4):
+        begin, end = block * 4 * n + lane, (block + 1) * 4 * n
+        top = 0.0
+        for i in range(begin, end, 4):
+            s[new, i] += relax * r[0, i]
+            top = max(top, abs(s[new, i]))
+        for i in range(begin, end, 4):
+            limit = _EPS * (max(abs(s[new, i]), abs(s[old, i])) + 1e-3 * top)
+            if not abs(r[0, i]) <= limit * largest:
+                largest = abs(r[0, i]) / limit
+    return largest
+
+
+@kernel(inline=True)
+def _refine_directions(task, e, room, passes):
+    """Solve for the new directions with an old factorisation, by refinement to rounding; tell whether it was reached."""
     n, s, r, c0, shift = task.n, room.s, room.r, room.c[0], room.memory[SHIFT]
     relax, size = 2.0 * shift / (shift + c0), r.shape[1]
     rows, coefficients = registers_of(room.slot, room.c)
@@ -61,16 +83,8 @@ def _refine_directions(task, e, room, passes):
         add_product(e, room.jac, n, s, new, room.seeds, r)
         solve_blocks(e, n, room.a, room.pivots, room.work, r, 0)
         largest = 0.0
-        for first in range(size // (4 * n)):
-            for lane in range(4):
-                top, begin = 0.0, first * 4 * n + lane
-                for i in range(begin, begin + 4 * n, 4):
-                    s[new, i] += relax * r[0, i]
-                    top = max(top, abs(s[new, i]))
-                for i in range(begin, begin + 4 * n, 4):
-                    limit = _EPS * (max(abs(s[new, i]), abs(s[old, i])) + 1e-3 * top)
-                    if not abs(r[0, i]) <= limit * largest:
-                        largest = abs(r[0, i]) / limit
+        for block in range(room.seeds.shape[0]):
+            largest = _rounding_left(n, block, s, new, old, r, relax, largest)
         rate = largest / old_largest
         old_largest = largest
         if largest <= 1.0 or (0.0 < rate < 0.5 and largest * rate <= 1.0 - rate):
@@ -111,18 +125,16 @@ def directions_of_step(task, e, room, t):
         return UNSOLVED, bad
     n_pairs = r2.shape[1]
     passes = 0 if n_pairs > 0 else _refinement_passes(room.memory[RATE], e.patience, room.seeds.shape[0])
-    solved, finite = False, True
+    solved, finite = False, False
     if passes > 0:
         solved = _refine_directions(task, e, room, passes)
         finite = row_is_finite(room.s, slot[0])
-        for i in range(r.shape[1]):
-            r[0, i] = 0.0
     if not solved:
         outcome = factorise_matrix(e, room.jac, room.c[0], n, room.a1, room.pivots1, room.work, e.limit)
         if outcome != FACTORISED:
             return (TOO_LARGE if outcome == GROWN and e.limit < np.inf else UNSOLVED), room.state[WORST]
         finite = step_directions(
-            e, room.jac, n, slot, room.c, room.a1, room.pivots1, room.work, room.s, room.products, r
+            e, room.jac, n, slot, room.c, room.a1, room.pivots1, room.work, room.s, room.products, r2, False
         )
     if not finite:
         return UNSOLVED, first_nonfinite(room.s, slot[0], r.shape[1]) // 4 % n
@@ -131,7 +143,7 @@ def directions_of_step(task, e, room, t):
             r2[0, i] = 0.0
         add_second(task, t, room.y, slot[0] * n, room.s, slot[0], room.seeds, room.vectors, r2, 0)
         if not step_directions(
-            e, room.jac, n, slot, room.c, room.a1, room.pivots1, room.work, room.s2, room.products2, r2
+            e, room.jac, n, slot, room.c, room.a1, room.pivots1, room.work, room.s2, room.products2, r2, True
         ):
             return UNSOLVED, first_nonfinite(room.s2, slot[0], n_pairs) // 4 % n
     return SOLVED, -1

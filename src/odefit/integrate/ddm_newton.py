@@ -13,13 +13,13 @@ import numpy as np
 from odefit.integrate.ddm_room import ITERATIONS, RATE, SHIFT
 from odefit.integrate.stepping import JACOBIAN, RHS, first_nonfinite
 from odefit.native.calls import call_model
+from odefit.native.finite import all_finite
 from odefit.native.kernel import kernel
 from odefit.native.linear_systems import FACTORISED, GROWN, factorise_matrix, solve_for_vector
 
 CONVERGED, SLOW, NOT_FINITE, TOO_LARGE = 0, 1, 2, 3
 """How it ends; `TOO_LARGE`: entries grew in the elimination, which needs another order."""
 _EPS = float(np.finfo(float).eps)
-_LARGEST = float(np.finfo(float).max)
 _MOST_ITERATIONS, _MOST_MATRICES = 40, 4
 _ROUNDING = 1e3  # corrections below this many roundings that no longer shrink are rounding
 
@@ -38,6 +38,14 @@ def _corrections(delta, relax, y, new, old, n, floor):
             if part > size:
                 size, worst = part, i
     return size, worst
+
+
+@kernel(inline=True)
+def _leave_out_nonfinite(jac):
+    """Set derivatives that do not exist to zero: they only help to find the state, which may exist without them."""
+    for g in range(jac.size):
+        if not math.isfinite(jac[g]):
+            jac[g] = 0.0
 
 
 @kernel(inline=True)
@@ -80,8 +88,8 @@ def _newton(task, e, room, t, fresh, floor, patience):
     while iterations < _MOST_ITERATIONS:
         if divided:
             call_model(task.jacobian, t, y, new * n, task.p, task.u, jac, 0)
-            for g in range(jac.size):  # it only helps to find the state, which may exist where its derivative does not
-                jac[g] = jac[g] if abs(jac[g]) <= _LARGEST else 0.0
+            if not all_finite(jac):
+                _leave_out_nonfinite(jac)
             outcome = factorise_matrix(e, jac, c0, n, room.a, room.pivots, room.work, e.limit)
             shift = c0
             matrices += 1

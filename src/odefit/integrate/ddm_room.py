@@ -43,8 +43,8 @@ class Room(NamedTuple):
     jac, a, pivots, work, a1, pivots1
         The Jacobian, the factors of the matrix of the states, work, and the factors of that of the directions.
     seeds, products, r, slopes
-        Seeds of p, their products with the Jacobian (see `seed_products`), a right-hand side that is zero between
-        steps, and slopes at the beginning where directions take part in the error test.
+        Seeds of p, their products with the Jacobian (see `seed_products`), a right-hand side, and slopes at the
+        beginning where directions take part in the error test.
     products2, r2, vectors
         The same for second order, and room for two directions and a second derivative.
     y_out, s_out, s2_out

@@ -7,11 +7,11 @@ import math
 import numpy as np
 
 from odefit.native.calls import call_model
+from odefit.native.finite import row_is_finite
 from odefit.native.kernel import kernel
 
 RHS, JACOBIAN, SECOND = 2, 3, 4
 """Places of the numbers of `Counters` that methods count themselves."""
-_LARGEST = float(np.finfo(float).max)
 
 
 @kernel(inline=True)
@@ -25,11 +25,8 @@ def first_nonfinite(values, row, n):
 
 @kernel(inline=True)
 def nonfinite_in(values, row, n):
-    """Do the same as `first_nonfinite` for many entries, which are rarely bad: all are looked at, several at once."""
-    bad = 0
-    for i in range(n):
-        bad |= 0 if abs(values[row, i]) <= _LARGEST else 1
-    return first_nonfinite(values, row, n) if bad != 0 else -1
+    """Do the same as `first_nonfinite` for a whole row of many entries, which are rarely bad."""
+    return -1 if row_is_finite(values, row) else first_nonfinite(values, row, n)
 
 
 @kernel(inline=True)

@@ -115,17 +115,22 @@ def _call_directions(
     return signature, codegen
 
 
-def _make_plain_call(name: str, result: Any, kinds: tuple[Any, ...]) -> Any:
-    """Make an intrinsic whose arguments behind the address are passed as they are; of an array, where it begins."""
-    arrays = [kind for kind in kinds if isinstance(kind, types.Array)]
-    _check_order(name, *(array for array in arrays if array.dtype != types.int64))
+def _make_plain_call(name: str, result: Any, kinds: tuple[Any, ...], shifted: tuple[int, ...] = ()) -> Any:
+    """Make an intrinsic whose arguments behind the address are passed as they are; of an array, where it begins.
+
+    Arrays at the positions `shifted` begin at an offset, which follows them.
+    """
+    _check_order(name, *(kind for kind in kinds if isinstance(kind, types.Array)))
     signature = result(types.int64, *kinds)
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        passed = [
-            context.make_array(kind)(context, builder, value).data if isinstance(kind, types.Array) else value
-            for kind, value in zip(sig.args[1:], args[1:], strict=True)
-        ]
+        passed: list[Any] = []
+        for i, kind in enumerate(kinds):
+            if isinstance(kind, types.Array):
+                data = context.make_array(kind)(context, builder, args[i + 1]).data
+                passed.append(builder.gep(data, [args[i + 2]]) if i in shifted else data)
+            elif i - 1 not in shifted:
+                passed.append(args[i + 1])
         back = ir.VoidType() if result == types.void else ir.IntType(64)
         function_type = ir.FunctionType(back, [value.type for value in passed])
         found = builder.call(builder.inttoptr(args[0], ir.PointerType(function_type)), passed)
@@ -144,13 +149,9 @@ def _call_solve(typingctx: Any, address: Any, a: Any, x: Any) -> Any:
     return _make_plain_call("call_solve", types.void, (a, x))
 
 
-def _call_step(
-    typingctx: Any, address: Any, s: Any, slot: Any, stride: Any, c: Any, a: Any, r: Any, blocks: Any
-) -> Any:
-    """``fn(s, slot, stride, c, a, r, blocks)``: sensitivities of a step; returns 0 if they are finite."""
-    if slot != types.Array(types.int64, 1, "C"):
-        raise TypingError(f"call_step needs rows as int64 in C order, got {slot}")
-    return _make_plain_call("call_step", types.int64, (s, slot, types.int64, c, a, r, types.int64))
+def _call_solve_blocks(typingctx: Any, address: Any, a: Any, x: Any, at: Any, blocks: Any) -> Any:
+    """``fn(a, x + at, blocks)``: solve for blocks of four right-hand sides, in place; returns 0 if all are finite."""
+    return _make_plain_call("call_solve_blocks", types.int64, (a, x, types.int64, types.int64), shifted=(1,))
 
 
 # numba supplies the typing context, which type checkers do not know
@@ -161,4 +162,4 @@ call_directions: Any = intrinsic(_call_directions)
 call_observe_second: Any = intrinsic(_call_observe_second)
 call_factorise: Any = intrinsic(_call_factorise)
 call_solve: Any = intrinsic(_call_solve)
-call_step: Any = intrinsic(_call_step)
+call_solve_blocks: Any = intrinsic(_call_solve_blocks)

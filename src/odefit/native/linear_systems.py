@@ -25,7 +25,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from odefit.native.calls import call_factorise, call_solve, call_step
+from odefit.native.calls import call_factorise, call_solve, call_solve_blocks
 from odefit.native.finite import row_is_finite
 from odefit.native.kernel import kernel
 from odefit.native.records import Floats, Integers
@@ -47,7 +47,7 @@ class Elimination(NamedTuple):
         the Jacobian that belongs to a state.  Empty for the dense backend.
     l_ptr, l_col, u_ptr, u_col
         Patterns of L and U, the diagonal first in each row of U.
-    factorise, solve, step
+    factorise, solve, solve_blocks
         Addresses of code for this pattern; 0: none.
     n_values, n_pivots, n_work
         Room for a factorisation.
@@ -71,7 +71,7 @@ class Elimination(NamedTuple):
     u_col: Integers = _NOTHING
     factorise: int = 0
     solve: int = 0
-    step: int = 0
+    solve_blocks: int = 0
     n_values: int = 0
     n_pivots: int = 0
     n_work: int = 0
@@ -279,9 +279,8 @@ def _sparse_solve_block(e, n, a, w, x, row, at):
             x[row, at + 4 * i + lane] = w[k + lane]
 
 
-@kernel
-def solve_blocks(e, n, a, pivots, work, x, row):
-    """Overwrite every block (n, 4) of ``x[row]`` by the solution, with looped code."""
+@kernel(inline=True)
+def _looped_blocks(e, n, a, pivots, work, x, row):
     for b in range(x.shape[1] // (4 * n)):
         if e.row_of.size == 0:
             dense_solve_block(n, a, pivots, x, row, b * 4 * n)
@@ -289,16 +288,26 @@ def solve_blocks(e, n, a, pivots, work, x, row):
             _sparse_solve_block(e, n, a, work, x, row, b * 4 * n)
 
 
-@kernel
+@kernel(inline=True)
+def solve_blocks(e, n, a, pivots, work, x, row):
+    """Overwrite every block (n, 4) of ``x[row]`` by the solution; tell whether all of it is finite."""
+    if e.solve_blocks != 0:
+        return call_solve_blocks(e.solve_blocks, a, x, row * x.shape[1], x.shape[1] // (4 * n)) == 0
+    _looped_blocks(e, n, a, pivots, work, x, row)
+    return row_is_finite(x, row)
+
+
+@kernel(inline=True)
 def add_product(e, jac, n, z, row, seeds, out):
-    """Add ``f_y z[row] + f_p seeds`` to ``out[0]``, in blocks of four directions, `seeds` of shape (blocks, n_p, 4)."""
+    """Add ``f_y z[row] + f_p seeds`` to ``out[0]``; `z` and `out` hold blocks (n, 4), `seeds` is (blocks, n_p, 4)."""
     row_ptr, mid, col = e.row_ptr, e.mid, e.col
     for b in range(seeds.shape[0]):
+        at = b * 4 * n
         for i in range(n):
-            at, begin = (b * n + i) * 4, b * n * 4
-            x0, x1, x2, x3 = out[0, at], out[0, at + 1], out[0, at + 2], out[0, at + 3]
+            o = at + 4 * i
+            x0, x1, x2, x3 = out[0, o], out[0, o + 1], out[0, o + 2], out[0, o + 3]
             for g in range(row_ptr[i], mid[i]):
-                v, k = jac[g], begin + 4 * col[g]
+                v, k = jac[g], at + 4 * col[g]
                 x0 += v * z[row, k]
                 x1 += v * z[row, k + 1]
                 x2 += v * z[row, k + 2]
@@ -309,7 +318,7 @@ def add_product(e, jac, n, z, row, seeds, out):
                 x1 += v * seeds[b, j, 1]
                 x2 += v * seeds[b, j, 2]
                 x3 += v * seeds[b, j, 3]
-            out[0, at], out[0, at + 1], out[0, at + 2], out[0, at + 3] = x0, x1, x2, x3
+            out[0, o], out[0, o + 1], out[0, o + 2], out[0, o + 3] = x0, x1, x2, x3
 
 
 @kernel(inline=True, allocating=True)
@@ -338,20 +347,20 @@ def seed_products(e, n, seeds):
 
 
 @kernel(inline=True)
-def _looped_step(e, n, slot, c, a, pivots, work, s, r):
-    """Do what compiled code does for a step; tell whether all is finite."""
+def _known_part(slot, c, s, d, with_d):
+    """Set ``s[slot[0]]`` to the right-hand side without ``f_p dp``."""
     new, old, s2, s3, s4, s5 = slot[0], slot[1], slot[2], slot[3], slot[4], slot[5]
     c0, c2, c3, c4, c5 = c[0], c[2], c[3], c[4], c[5]  # numbers stay in registers, which entries of arrays do not
-    for i in range(r.shape[1]):
+    for i in range(s.shape[1]):
         last = s[old, i]
         past = c2 * (s[s2, i] - last) + c3 * (s[s3, i] - last) + c4 * (s[s4, i] - last) + c5 * (s[s5, i] - last)
-        s[new, i] = c0 * last + r[0, i] - past
-    solve_blocks(e, n, a, pivots, work, s, new)
-    return row_is_finite(s, new)
+        s[new, i] = c0 * last - past
+    for i in range(s.shape[1] if with_d else 0):
+        s[new, i] += d[0, i]
 
 
 @kernel(inline=True)
-def step_directions(e, jac, n, slot, c, a, pivots, work, s, seeds, r):
+def step_directions(e, jac, n, slot, c, a, pivots, work, s, seeds, d, with_d):
     """Set the sensitivities ``s[slot[0]]`` of a step; tell whether all of them are finite.
 
     Parameters
@@ -361,17 +370,12 @@ def step_directions(e, jac, n, slot, c, a, pivots, work, s, seeds, r):
         its order: those rows must hold numbers all the same.
     seeds
         See `seed_products`.
-    r
-        The extra part d of the right-hand side, (1, blocks*n*4).  It is zero afterwards where `seeds` reach and as it was
-        elsewhere: a d of zeros remains one.
+    d, with_d
+        The extra part of the right-hand side, (1, blocks*n*4), and whether there is one.
     """
+    _known_part(slot, c, s, d, with_d)
     place, entry, factor = seeds
+    new = slot[0]
     for g in range(place.size):
-        r[0, place[g]] += jac[entry[g]] * factor[g]
-    if e.step != 0:
-        finite = call_step(e.step, s, slot, s.shape[1], c, a, r, r.size // (4 * n)) == 0
-    else:
-        finite = _looped_step(e, n, slot, c, a, pivots, work, s, r)
-    for g in range(place.size):
-        r[0, place[g]] = 0.0
-    return finite
+        s[new, place[g]] += jac[entry[g]] * factor[g]
+    return solve_blocks(e, n, a, pivots, work, s, new)
