@@ -59,7 +59,7 @@ def elimination_code(n: int, row_ptr: Index, col: Index) -> EliminationCode:
         stored = _build(n, row_ptr, col)
         store.save(name, stored)
     arrays = (np.array(stored.facts[name], dtype=np.int64) for name in _STORED)
-    order = Elimination._make((row_ptr, ends_of_states(n, row_ptr, col), col, *arrays, 0, 0, 0))
+    order = Elimination(row_ptr, ends_of_states(n, row_ptr, col), col, *arrays)
     if not stored.code:
         return EliminationCode(order, None)
     library = LoadedObject(stored.code)
