@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from odefit.native.calls import call_directions, call_model, call_observe, call_observe_second, call_second
-from odefit.native.kernel import kernel
+from tests.uncached import uncached
 
 POINTER = ctypes.POINTER(ctypes.c_double)
 INPUTS = {"model": 3, "observe": 4, "second": 5, "observe_second": 6}
@@ -28,22 +28,22 @@ def echo(n_inputs: int):
     return ctypes.CFUNCTYPE(None, ctypes.c_double, *[POINTER] * (n_inputs + 1))(function)
 
 
-@kernel(inline=True)
+@uncached
 def _by_model(address, t, y, y_at, others, out, at):
     call_model(address, t, y, y_at, others[0], others[1], out, at)
 
 
-@kernel(inline=True)
+@uncached
 def _by_observe(address, t, y, y_at, others, out, at):
     call_observe(address, t, y, y_at, others[0], others[1], others[2], out, at)
 
 
-@kernel(inline=True)
+@uncached
 def _by_second(address, t, y, y_at, others, out, at):
     call_second(address, t, y, y_at, others[0], others[1], others[2], others[3], out, at)
 
 
-@kernel(inline=True)
+@uncached
 def _by_observe_second(address, t, y, y_at, others, out, at):
     call_observe_second(address, t, y, y_at, others[0], others[1], others[2], others[3], others[4], out, at)
 
@@ -103,7 +103,7 @@ def test_empty_arrays():
 
 
 def test_calls_write_each_into_its_own_row():
-    @kernel(inline=True)
+    @uncached
     def _rows(address, y, nothing, out):
         for i in range(y.shape[0]):
             call_model(address, float(i), y, 2 * i, nothing, nothing, out, 3 * i)
@@ -118,7 +118,7 @@ def test_calls_write_each_into_its_own_row():
     assert out.tolist() == expected
 
 
-@kernel(inline=True)
+@uncached
 def _by_directions(address, t, y, y_at, p, u, v, v_at, w, w_at, out, at):
     call_directions(address, t, y, y_at, p, u, v, v_at, w, w_at, out, at)
 

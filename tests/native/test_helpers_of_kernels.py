@@ -7,6 +7,7 @@ import pytest
 from numba.core.errors import TypingError
 
 from odefit.native.kernel import kernel
+from tests.uncached import uncached
 
 
 @kernel(inline=True)
@@ -53,7 +54,7 @@ def through(helper):
     def _caller(a):
         return helper(a)
 
-    return kernel(_caller, inline=True, allocating=True)
+    return uncached(_caller)
 
 
 @pytest.mark.parametrize("helper", [_same, _pair])
@@ -79,3 +80,9 @@ def test_marked_helpers_and_those_that_return_numbers_work():
 
 
 through_part = through(_counted_part)
+
+
+def test_a_helper_is_not_called_from_python():
+    with pytest.raises(TypeError, match="_total is a helper of kernels; call it from one, or its py_func"):
+        _total(np.arange(3.0))
+    assert _total.py_func(np.arange(3.0)) == 3.0

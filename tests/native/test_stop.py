@@ -8,13 +8,13 @@ import time
 import numpy as np
 import pytest
 
-from odefit.native.kernel import kernel
 from odefit.native.stop import StopFlag, raise_on_interrupt, stop_on_interrupt
+from tests.uncached import uncached
 
 LIMIT = 10**11  # far more rounds than a test would wait for
 
 
-@kernel(inline=True)
+@uncached
 def _rounds_until(stop, limit, began):
     """Count until the flag is set; `began` tells that the loop runs."""
     for i in range(limit):

@@ -1,4 +1,4 @@
-"""Experiments in one native call against the same through the integrator's own `solve`."""
+"""Tasks in one native call against the same stage by stage: trajectories of the integrator, observables one by one."""
 
 from __future__ import annotations
 
@@ -9,25 +9,53 @@ import pytest
 
 import odefit as of
 from odefit.gallery import load
-from odefit.integrate.native import native_method
+from odefit.integrate.selection import Selection
+from odefit.native.calls import call_observe
 from odefit.native.stop import StopFlag
 from odefit.solve import Failed, LeastSquares
-from odefit.transcribe import SingleShooting, record, shooting
-from odefit.transcribe.plan import plan_of
-from odefit.transcribe.shooting_kernel import shoot_experiments
+from odefit.transcribe import SingleShooting, shooting
+from tests.uncached import uncached
 
-NAMES = ("barnes", "barnes/b", "pyridine", "herbert", "lotka_volterra_iss", "ecoli_batches", "arrhenius")
-
-
-def test_constants_are_the_positions_of_the_fields():
-    for i, name in enumerate(record.Record._fields):
-        assert getattr(record, name.upper()) == i
+NAMES = ("barnes", "barnes/b", "pyridine", "herbert", "lotka_volterra_iss", "ecoli_batches", "arrhenius", "robertson")
 
 
-def evaluated(problem, monkeypatch, *, native):
-    """Return a fresh evaluation and a replay nearby."""
-    if not native:
-        monkeypatch.setattr("odefit.transcribe.shooting.native_method", lambda *_: None)
+@uncached
+def observed(addresses, t, y, p, a, values, nonzeros):
+    nothing = np.empty(0)
+    call_observe(addresses[0], t, y, 0, p, nothing, a, values, 0)
+    call_observe(addresses[1], t, y, 0, p, nothing, a, nonzeros, 0)
+
+
+def by_stages(objective, x):
+    """Return residuals of measurements and their derivatives, put together from the stages of an evaluation."""
+    compiled, n_theta = objective.compiled, objective.compiled.n_theta
+    slots, slopes = compiled.slot_values(x)
+    residuals, rows = [], []
+    for i, (o, grid) in enumerate(zip(objective.observations, objective.grids, strict=True)):
+        seeds, function = compiled.parameters(x, o.experiment, 1), compiled.observe(o.experiment)
+        trajectory = objective.trajectory(x, o, 1, grid)
+        columns, n, n_p = compiled.columns[o.experiment], seeds.y0.size, seeds.p.size
+        values, nonzeros = np.empty(function.n_out), np.empty(function.col.size)
+        for k, at in enumerate(o.at):
+            a = slots[o.row_slots[k]]
+            observed((function.value, function.jacobian), o.times[at], trajectory.y[at], seeds.p, a, values, nonzeros)
+            g = o.observable[k]
+            dense = np.zeros(n + n_p + a.size)
+            entries = slice(function.row_ptr[g], function.row_ptr[g + 1])
+            dense[function.col[entries]] = nonzeros[entries]
+            row = np.zeros(n_theta)
+            row[columns] = dense[:n] @ trajectory.S[at] + dense[n : n + n_p] @ seeds.dp
+            for j, slot in enumerate(o.row_slots[k]):
+                if compiled.theta_of_q[slot] >= 0:
+                    row[compiled.theta_of_q[slot]] += dense[n + n_p + j] * slopes[slot]
+            residuals.append(o.root_weight[k] * (values[g] - o.value[k]))
+            rows.append(o.root_weight[k] * row)
+        assert i < len(objective.grids)
+    return np.array(residuals), np.array(rows)
+
+
+def evaluated(problem):
+    """Return a fresh evaluation and replays nearby, with and without derivatives."""
     objective = SingleShooting(problem)
     x = objective.compiled.theta_start.copy()
     objective.refresh(x)
@@ -36,27 +64,55 @@ def evaluated(problem, monkeypatch, *, native):
     return objective, fresh, objective.evaluate(near, 1), objective.evaluate(near, 0)
 
 
+def agrees_with_stages(objective, *points):
+    """Check points of an objective, of which the grids are the present ones."""
+    n = objective.n_data
+    for point in points:
+        residual, jacobian = by_stages(objective, point.x)
+        np.testing.assert_array_equal(point.differences[:n], residual)
+        priors = point.differences[n:]
+        if not objective.plan.data.heavy.size:
+            assert point.value == pytest.approx(0.5 * float(residual @ residual + priors @ priors), rel=1e-13)
+        if point.linear is not None:
+            scale = np.abs(jacobian).max(axis=0)
+            np.testing.assert_allclose(point.linear.jacobian[:n], jacobian, rtol=1e-11, atol=1e-13 * scale)
+
+
 @pytest.mark.parametrize("name", NAMES)
-def test_one_native_call_does_what_the_stages_do(name, monkeypatch):
-    problem = load(name)
-    one, *natively = evaluated(problem, monkeypatch, native=True)
-    other, *by_stages = evaluated(problem, monkeypatch, native=False)
-    for found, expected in zip(natively, by_stages, strict=True):
-        np.testing.assert_array_equal(found.residual, expected.residual)
-        assert found.value == pytest.approx(expected.value, rel=1e-14)
-        assert found.error_ratio == expected.error_ratio
-        if expected.linear is not None:
-            np.testing.assert_array_equal(found.linear.jacobian, expected.linear.jacobian)
-            for part, same in zip(found.linear.triangle()[:2], expected.linear.triangle()[:2], strict=True):
-                np.testing.assert_allclose(part, same, rtol=1e-13, atol=1e-13 * np.abs(same).max())
-            trial = expected.residual[::-1].copy()
-            np.testing.assert_allclose(
-                found.linear.reduce_residual(trial), expected.linear.reduce_residual(trial), rtol=1e-10, atol=1e-12
-            )
-    assert one.methods == other.methods
-    for grid, same in zip(one.grids, other.grids, strict=True):
-        np.testing.assert_array_equal(grid.steps, same.steps)
-        np.testing.assert_array_equal(grid.counts, same.counts)
+def test_one_native_call_does_what_the_stages_do(name):
+    objective, fresh, *replays = evaluated(load(name))
+    agrees_with_stages(objective, fresh, *replays)
+    np.testing.assert_array_equal(replays[0].residual, replays[1].residual)
+
+
+@pytest.mark.parametrize("integrator", ["rk32", "dopri5", "dop853", "ddm", "bdf3", "auto"])
+def test_every_method_goes_the_same_way(integrator):
+    objective, fresh, *replays = evaluated(load("arrhenius").with_settings(integrator=integrator))
+    agrees_with_stages(objective, fresh, *replays)
+    again = objective.evaluate(fresh.x.copy(), 1)  # a replay where the steps were chosen
+    np.testing.assert_array_equal(again.residual, fresh.residual)
+    np.testing.assert_array_equal(again.linear.jacobian, fresh.linear.jacobian)
+    assert again.error_ratio == fresh.error_ratio
+
+
+def test_unknowns_of_observables_alone_are_not_integrated():
+    text = "x' = -k*x\nx(0) = 1\nz = scale*x + offset"
+    times = np.linspace(0.5, 3.0, 6)
+    measured = of.Measurements(
+        experiment=np.array(["only"] * 6, dtype=object),
+        time=times,
+        observable=np.array(["z"] * 6, dtype=object),
+        value=2.0 * np.exp(-times) + 0.1,
+    )
+    free = (of.Parameter("scale", 1.5), of.Parameter("offset", 0.2), of.Parameter("k", 0.7))
+    problem = of.Problem(of.Model.from_text(text), free, measured, experiments=(of.Experiment("only"),))
+    objective, fresh, near, _ = evaluated(problem)
+    assert objective.compiled.structure.n_directions == (1,)
+    assert objective.compiled.columns[0].tolist() == [2, 0, 1]
+    agrees_with_stages(objective, fresh, near)
+    y = np.exp(-0.7 * times)
+    expected = np.stack([y, np.ones(6), -1.5 * times * y], axis=1)
+    np.testing.assert_allclose(fresh.linear.jacobian, expected, rtol=1e-6)
 
 
 def two_experiments(text: str, parameters: dict[str, float], late: dict[str, float | str]) -> of.Problem:
@@ -72,28 +128,25 @@ def two_experiments(text: str, parameters: dict[str, float], late: dict[str, flo
     return of.Problem(of.Model.from_text(text), free, measured, experiments=experiments)
 
 
-def test_explicit_and_stiff_experiments_side_by_side(monkeypatch):
+def test_explicit_and_stiff_experiments_side_by_side():
     text = "y' = rate*(cos(t) - y) + k\nrate = 1\ny(0) = y0"
     problem = two_experiments(text, {"k": 0.1, "y0": 0.5}, {"rate": 1e5})
-    one, *natively = evaluated(problem, monkeypatch, native=True)
-    assert one.methods == {"early": "dopri5", "late": "ddm"}
-    _, *by_stages = evaluated(problem, monkeypatch, native=False)
-    for found, expected in zip(natively, by_stages, strict=True):
-        np.testing.assert_array_equal(found.residual, expected.residual)
-        assert found.value == pytest.approx(expected.value, rel=1e-14)
+    objective, *points = evaluated(problem)
+    assert objective.methods == {"early": "dopri5", "late": "ddm"}
+    agrees_with_stages(objective, *points)
 
 
 def test_an_explicit_method_that_gave_up_gets_as_many_steps_as_the_stiff_one_took(monkeypatch):
     problem = two_experiments("y' = k*(cos(t) - y)*rate\nrate = 1\ny(0) = 0.5", {"k": 1e5}, {"rate": 2.0})
-    objective = SingleShooting(problem)
     allowed = []
+    choose = Selection.choose
 
-    def watched(table, x, first, last, adapt, detect, rtol, atol, max_steps, *rest):
-        if adapt:
-            allowed.append(max_steps)
-        return shoot_experiments(table, x, first, last, adapt, detect, rtol, atol, max_steps, *rest)
+    def watched(self):
+        choose(self)
+        allowed.append(self.max_steps)
 
-    monkeypatch.setattr(shooting, "shoot_experiments", watched)
+    monkeypatch.setattr(Selection, "choose", watched)
+    objective = SingleShooting(problem)
     objective.refresh(np.array([1e5]))
     assert allowed == [problem.settings.max_steps] * 2
     assert set(objective.methods.values()) == {"ddm"}
@@ -107,23 +160,16 @@ def test_an_explicit_method_that_gave_up_gets_as_many_steps_as_the_stiff_one_too
     assert allowed[-2:] == [problem.settings.max_steps] * 2
 
 
-@pytest.mark.parametrize("last", [0, 2])
-def test_steps_are_chosen_for_one_experiment_a_call(last):
-    """Those of several could not be returned, and would be freed while the table still holds their addresses."""
-    plan = plan_of(exploding())
-    method = native_method("dopri5", 1e-7)
-    table = plan.table.copy()
-    table[:, 2 * record.INTEGRATOR] = method.address
-    before = table.copy()
-    residual, jacobian = np.empty(plan.n_residuals), np.empty((0, plan.n_columns))
-    rest = (method.detect, 1e-7, 1e-9, 1000, 0, StopFlag().array, residual, jacobian)
-    with pytest.raises(ValueError, match="steps are chosen for one experiment a call"):
-        shoot_experiments(table, np.array([0.1]), 0, last, True, *rest)
-    np.testing.assert_array_equal(table, before)
-    *_, steps, counts = shoot_experiments(table, np.array([0.1]), 1, 2, True, *rest)
-    assert table[1, 2 * record.STEPS] == steps.ctypes.data
-    assert table[1, 2 * record.COUNTS] == counts.ctypes.data
-    np.testing.assert_array_equal(table[0], before[0])
+def test_grids_live_as_long_as_the_table_points_to_them():
+    """Steps of many tasks are one array; each adaptation makes a new one, and the old one goes."""
+    objective = SingleShooting(exploding())
+    for k in np.linspace(0.05, 0.12, 30):
+        objective.refresh(np.array([k]))
+        noise = [np.full(1000, np.nan) for _ in range(20)]  # takes the place of what was freed
+        found = objective.evaluate(np.array([k * 1.001]), 1)
+        assert isinstance(found, LeastSquares)
+        agrees_with_stages(objective, found)
+        assert len(noise) == 20
 
 
 def exploding() -> of.Problem:
@@ -131,9 +177,8 @@ def exploding() -> of.Problem:
     return two_experiments("y' = k*y^2 + 0*rate\ny(0) = 1\nrate = 1", {"k": 0.1}, {"rate": 2.0})
 
 
-@pytest.mark.parametrize("native", [True, False])
-def test_failure_on_frozen_grids_says_where_and_why(native, monkeypatch):
-    objective, *_ = evaluated(exploding(), monkeypatch, native=native)
+def test_failure_on_frozen_grids_says_where_and_why():
+    objective, *_ = evaluated(exploding())
     found = objective.evaluate(np.array([1e200]), 1)
     assert isinstance(found, Failed)
     assert not found.interrupted
@@ -192,7 +237,7 @@ def evaluated_in_threads(problem, monkeypatch, *, cores=2, worth_a_thread=0.0):
 
 @pytest.mark.parametrize("name", ["ecoli_batches", "arrhenius"])
 def test_threads_do_the_same_as_one_call(name, monkeypatch):
-    _, _, expected, _ = evaluated(load(name), monkeypatch, native=True)
+    _, _, expected, _ = evaluated(load(name))
     counts, found = evaluated_in_threads(load(name), monkeypatch)
     n = len(SingleShooting(load(name)).observations)
     assert counts == [n, n]

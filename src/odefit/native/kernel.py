@@ -24,6 +24,7 @@ from typing import Any
 import numba
 from numba import types
 from numba.core import caching, event
+from numba.core.registry import CPUDispatcher
 
 from odefit.native.places import cache_root, package_root
 
@@ -166,7 +167,7 @@ def kernel(function: Any = None, *, inline: bool = False, allocating: bool = Fal
     ----------
     inline
         For helpers of other kernels: always inlined (a call hands over every array in seven pieces, which costs more
-        than a small loop), and neither cached nor announced by themselves.
+        than a small loop), neither cached nor announced by themselves, and not to be called from Python.
     allocating
         A helper that makes arrays or returns some.  Others count no references: the arrays that they are given live
         as long as their caller, and counting costs two atomic operations an array and call, of which the compiler
@@ -182,9 +183,18 @@ def kernel(function: Any = None, *, inline: bool = False, allocating: bool = Fal
         options["_nrt"] = False
         _uncounted.add(function)
     dispatcher: Any = numba.njit(**options)(function)
-    if not inline:
+    if inline:
+        dispatcher.__class__ = _Helper
+    else:
         dispatcher._cache = _KernelCache(function)
     return dispatcher
+
+
+class _Helper(CPUDispatcher):
+    """A helper of kernels has no door for Python: half the time of its compilation would go into one that nobody uses."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"{self.__name__} is a helper of kernels; call it from one, or its py_func")
 
 
 def kernel_overload(function: Any, signature: Any) -> Any:
