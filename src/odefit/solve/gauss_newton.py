@@ -145,8 +145,8 @@ class _Search:
             assert point.linear is not None
             self.problem.move(point.linear, point.x)
             proposal = self.proposal = self.control.propose(self.problem)
-            settled = proposal.rank + int(np.count_nonzero(self.problem.held))
-            self.most_settled, self.faded = max(self.most_settled, settled), settled < self.most_settled
+            self.most_settled = max(self.most_settled, proposal.settled)
+            self.faded = proposal.settled < self.most_settled
             if proposal.rank == 0 and not self.problem.held.all():
                 message = "the data do not depend on any free parameter near this point"
                 return self.result(SolverStatus.NO_INFLUENCE, message, point)
