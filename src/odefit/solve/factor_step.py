@@ -58,7 +58,6 @@ from odefit.solve.weighted_factors import apply_backwards, apply_weighted, facto
 Array = npt.NDArray[np.float64]
 
 _FOR_EQUALITY = 0.8  # of the radius, that rows of infinite weight may take
-_MEASURES = 11  # what `factor_step` tells of a step
 _NO_HEAVY = np.empty((0, 2))
 
 
@@ -127,19 +126,43 @@ def _scaled_norm(v, scale):
 
 @kernel(inline=True, allocating=True)
 def _workspace(numbers, places, n, n_heavy, n_equality):
-    """Return the parts of a workspace behind its measures.
+    """Return the parts of a workspace.
 
     They are: factors `a` and `beta`, filter and scales; factors `et` and `beta_e` of the rows of infinite weight;
     pivots, free unknowns and dropped rows of the last problem solved; pivots of the rows of infinite weight.
+    In front of the places stand three more: number of free unknowns, rank, and rank of the rows of infinite weight.
     """
-    first = _MEASURES
-    m, k = first + (n_heavy + n) * n, n * n_equality
-    a, et = numbers[first:m].reshape(n_heavy + n, n), numbers[m : m + k].reshape(n, n_equality)
-    vectors, indices = numbers[m + k :], places[2 * n :]
+    m, k = (n_heavy + n) * n, n * n_equality
+    a, et = numbers[:m].reshape(n_heavy + n, n), numbers[m : m + k].reshape(n, n_equality)
+    vectors, places, indices = numbers[m + k :], places[3:], places[3 + 2 * n :]
     return (
         a, vectors[:n], vectors[n : 2 * n], vectors[2 * n : 3 * n], et, vectors[3 * n : 3 * n + n_equality],
         places[:n], places[n : 2 * n], indices[:n_heavy], indices[n_heavy : n_heavy + n_equality],
     )  # fmt: skip
+
+
+@kernel(inline=True, allocating=True)
+def _set_out(r, b, rows, right, root, n_equality, x, frame, scale, et, beta_e, pivot_e, free, column, y, held):
+    """Set scales and which unknowns are held at their bounds; return how many these are."""
+    start, logarithmic, lower, upper = frame[0], frame[1], frame[2], frame[3]
+    n = x.size
+    descent, z = np.empty(n), np.empty(n)
+    negative_gradient(r, b, rows, right, root, descent)
+    for i in range(n):
+        scale[i] = scale_of(x[i], start[i], logarithmic[i] != 0.0)
+        free[i] = i
+        held[i] = False
+        z[i] = 0.0
+    if n_equality > 0:
+        hold_with_equality(
+            x, lower, upper, descent, scale, rows, right, n_equality, et, beta_e, pivot_e, free, column, y, z, held
+        )
+    else:
+        hold_bounds(x, lower, upper, descent, z, held)
+    n_held = 0
+    for i in range(n):
+        n_held += 1 if held[i] else 0
+    return n_held
 
 
 @kernel
@@ -155,18 +178,22 @@ def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x
     radius, kind
         Bound on ||x|| in the metric of the factors, and the filter.
     numbers, places
-        Filled, for a correction: what `_workspace` finds there.  Before that stand: number of free unknowns, rank,
-        rank of the rows of infinite weight, damping, length, decrement, promised reduction, smallest over largest
-        diagonal element and rank of the first problem (before any bound was met), whether a bound was met, number of
-        unknowns that are held.
+        Filled, for a correction: what `_workspace` finds there.
     held
         Filled: unknowns that stay at their bounds.
     v, x_new
         Filled: the step and where it leads.
+
+    Returns
+    -------
+    rank, damping, length, decrement, promised, condition, settled
+        As in `StepInfo`; rank, decrement and condition are those of the problem before any bound was met.
+    clipped
+        Whether one was met.
     """
     n = b.size
     root, right, rows = heavy[:, 0], heavy[:, 1], heavy[:, 2:]
-    start, logarithmic, lower, upper = frame[0], frame[1], frame[2], frame[3]
+    lower, upper = frame[2], frame[3]
     n_equality = count_infinite(root)
     n_heavy = root.size - n_equality
     a, beta, gain, scale, et, beta_e, pivot, free, dropped, pivot_e = _workspace(
@@ -174,28 +201,14 @@ def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x
     )
     row_size = np.empty(n_heavy)
     fixed = np.empty(n, dtype=np.bool_)
-    low, high, descent, z = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
+    low, high, z = np.empty(n), np.empty(n), np.empty(n)
     c, column = np.empty((a.shape[0], 1)), np.empty((n, 1))
     e, y = np.empty(n_equality), np.empty(n_equality)
+    n_held = _set_out(r, b, rows, right, root, n_equality, x, frame, scale, et, beta_e, pivot_e, free, column, y, held)
     for i in range(n):
         low[i], high[i] = min(0.0, lower[i] - x[i]), max(0.0, upper[i] - x[i])
-        scale[i] = scale_of(x[i], start[i], logarithmic[i] != 0.0)
-        free[i] = i
-        v[i] = 0.0
-    negative_gradient(r, b, rows, right, root, descent)
-    for i in range(n):
-        held[i] = False
-        z[i] = 0.0
-    if n_equality > 0:
-        hold_with_equality(
-            x, lower, upper, descent, scale, rows, right, n_equality, et, beta_e, pivot_e, free, column, y, z, held
-        )
-    else:
-        hold_bounds(x, lower, upper, descent, z, held)
-    n_held = 0
-    for i in range(n):
         fixed[i] = held[i]
-        n_held += 1 if held[i] else 0
+        v[i] = 0.0
     decrement, first_rank, condition, clipped = 0.0, 0, 1.0, False
     n_free, rank, rank_e, damping, length, normal = 0, 0, 0, 0.0, 0.0, 0.0
     whole_length, whole_norm = 0.0, 0.0
@@ -238,9 +251,8 @@ def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x
         length = max(length, whole_length * (_scaled_norm(v, scale) / whole_norm))
     promised = promised_reduction(r, b, rows, right, root, v)
     arrive(x, v, lower, upper, x_new)
-    numbers[0], numbers[1], numbers[2], numbers[3], numbers[4] = n_free, rank, rank_e, damping, length
-    numbers[5], numbers[6], numbers[7], numbers[8] = decrement, promised, condition, first_rank
-    numbers[9], numbers[10] = clipped, n_held
+    places[0], places[1], places[2] = n_free, rank, rank_e
+    return first_rank, damping, length, decrement, promised, condition, first_rank + n_held, clipped
 
 
 @kernel(inline=True)
@@ -260,7 +272,7 @@ def corrected_step(r, b, heavy, b_trial, right_trial, x, frame, numbers, places,
     """Set ``x_new = x + v + v^a/2``, kept inside the box; return ||x^a||."""
     n = b.size
     root, right, rows = heavy[:, 0], heavy[:, 1], heavy[:, 2:]
-    n_free, rank, rank_e = int(numbers[0]), int(numbers[1]), int(numbers[2])
+    n_free, rank, rank_e = places[0], places[1], places[2]
     n_equality = count_infinite(root)
     k = root.size - n_equality
     a, beta, gain, scale, et, beta_e, pivot, free, dropped, pivot_e = _workspace(numbers, places, n, k, n_equality)
@@ -318,9 +330,8 @@ class FactorSteps:
         self._frame = np.empty((4, n))
         self._frame[0], self._frame[1] = scaling.start, scaling.logarithmic
         self._frame[2], self._frame[3] = lower, upper
-        numbers = np.empty(_MEASURES + (n_heavy + n) * n + n * n_equality + 3 * n + n_equality)
-        self._work = (numbers, np.empty(2 * n + root.size, np.int64))
-        self._measures = numbers[:_MEASURES]
+        numbers = np.empty((n_heavy + n) * n + n * n_equality + 3 * n + n_equality)
+        self._work = (numbers, np.empty(3 + 2 * n + root.size, np.int64))
         self._has_equality = n_equality > 0
         self._n = n
         self.held = np.empty(n, np.bool_)
@@ -336,13 +347,12 @@ class FactorSteps:
         """Return the step for this radius; `held` then marks the active bounds."""
         v, x = np.empty(self._n), np.empty(self._n)
         numbers, places = self._work
-        factor_step(*self._system, self._x, self._frame, radius, filter, numbers, places, self.held, v, x)
-        measures = self._measures.tolist()
-        _, _, _, damping, length, decrement, promised, condition, rank, clipped, n_held = measures
+        rank, damping, length, decrement, promised, condition, settled, clipped = factor_step(
+            *self._system, self._x, self._frame, radius, filter, numbers, places, self.held, v, x
+        )
         if (clipped or not promised > 0.0) and not self._has_equality and needs_comparison(promised, decrement):
             v, x, length, promised = self._or_along_gradient(radius, v, x, length, promised)
-        rank = int(rank)
-        return StepInfo(x, v, rank, damping, length, decrement, promised, condition, rank + int(n_held))
+        return StepInfo(x, v, rank, damping, length, decrement, promised, condition, settled)
 
     def _or_along_gradient(
         self, radius: float, v: Array, x: Array, length: float, promised: float
