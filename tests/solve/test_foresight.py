@@ -25,8 +25,16 @@ def asked(fates: list[tuple[int, bool]]) -> list[int]:
     foresight, orders = Foresight(), []
     for attempt, taken in fates:
         orders.append(foresight.order(attempt))
-        foresight.learn(attempt, taken)
+        foresight.learn(attempt, True, taken)
     return orders
+
+
+def test_a_point_behind_one_that_called_for_new_grids_is_evaluated_without_derivatives():
+    foresight = Foresight()
+    foresight.learn(0, False, False)
+    assert foresight.order(0) == 0
+    foresight.learn(0, True, True)
+    assert foresight.order(0) == 1
 
 
 def test_points_that_are_taken_get_derivatives_at_once():

@@ -232,7 +232,7 @@ class _Search:
             if pair is None:
                 return None
             point, trial = pair
-            tried = trial if point.generation == generation else None  # with what the first evaluation there gave
+            tried = trial if point.generation == generation else None  # what the first evaluation there gave
             if trial is None:
                 self.control.failed(proposal)
             else:
@@ -241,7 +241,7 @@ class _Search:
                     trial = self.corrected(proposal, trial)
                     ratio = self.ratio(point, trial, promised)
                 if self.control.is_good(ratio):
-                    self.foresight.learn(attempt, trial is tried)
+                    self.foresight.learn(attempt, tried is not None, trial is tried)
                     self.take(point, trial, proposal, promised, ratio)
                     return trial
                 self.control.rejected(proposal)
@@ -250,7 +250,7 @@ class _Search:
                     if isinstance(again, Failed):
                         return None
                     point = again
-            self.foresight.learn(attempt, False)
+            self.foresight.learn(attempt, tried is not None, False)
             proposal = self.proposal = self.control.propose(self.problem)
             if self.termination.is_rounding(proposal.promised, self.merit.level(point)) and self.merit.trivial:
                 return None
