@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 import scipy.linalg
 
+from odefit.native.kernel import kernel
 from odefit.native.orthogonal import (
+    apply_to_column,
+    apply_to_columns,
     apply_transposed,
     factor_columns_pivoted,
     reduce_least_squares,
@@ -16,6 +19,16 @@ from odefit.native.orthogonal import (
 SHAPES = [(1, 1), (5, 1), (22, 3), (30, 12), (12, 12), (200, 20)]
 WIDE = [(1, 4), (3, 7), (11, 12)]
 EMPTY = [(0, 3), (4, 0), (0, 0)]
+
+
+@kernel
+def apply_one(a, k, beta, target, j):
+    apply_to_column(a, k, beta, target, j)
+
+
+@kernel
+def apply_some(a, k, beta, target, first, last):
+    apply_to_columns(a, k, beta, target, first, last)
 
 
 def matrix(m: int, n: int) -> np.ndarray:
@@ -28,9 +41,13 @@ def residual_of(m: int, seed: int = 0) -> np.ndarray:
 
 def reduce(a: np.ndarray, residual: np.ndarray):
     """R and b, and the factors behind them; unwritten entries would show as NaN."""
-    n = a.shape[1]
-    factors, r, b = a.copy(), np.full((n, n), np.nan), np.full(n, np.nan)
-    beta = reduce_least_squares(factors, residual, r, b)
+    m, n = a.shape
+    factors, beta = np.full((m, n + 1), np.nan), np.full(min(m, n), np.nan)
+    r, b = np.full((n, n), np.nan), np.full(n, np.nan)
+    given = a.copy(), residual.copy()
+    reduce_least_squares(a, residual, factors, beta, r, b)
+    np.testing.assert_array_equal(a, given[0])
+    np.testing.assert_array_equal(residual, given[1])
     return r, b, factors, beta
 
 
@@ -68,8 +85,7 @@ def test_triangle_is_that_of_numpy(m, n):
 
 @pytest.mark.parametrize(("m", "n"), WIDE + EMPTY)
 def test_missing_rows_are_zero(m, n):
-    r, b, _, beta = reduce(matrix(m, n), residual_of(m))
-    assert beta.shape == (min(m, n),)
+    r, b, _, _ = reduce(matrix(m, n), residual_of(m))
     assert not r[m:].any()
     assert not b[m:].any()
 
@@ -80,7 +96,7 @@ def test_another_right_side(m, n):
     _, _, factors, beta = reduce(a, residual_of(m))
     b = np.full(n, np.nan)
     reduce_right_side(factors, beta, other, b)
-    np.testing.assert_array_equal(b, reduce(a, other)[1])
+    np.testing.assert_allclose(b, reduce(a, other)[1], rtol=0.0, atol=1e-14 * np.linalg.norm(other))
 
 
 @pytest.mark.parametrize(("m", "n"), SHAPES + WIDE)
@@ -89,8 +105,21 @@ def test_reflections_are_orthogonal(m, n):
     q_transposed = np.eye(m)
     apply_transposed(factors, n, beta, q_transposed)
     np.testing.assert_allclose(q_transposed @ q_transposed.T, np.eye(m), atol=1e-13)
-    triangle = np.triu(factors)
+    triangle = np.triu(factors[:, :n])
     np.testing.assert_allclose(q_transposed.T @ triangle, matrix(m, n), atol=1e-13 * np.sqrt(m * n))
+
+
+@pytest.mark.parametrize("n_columns", [1, 3, 4, 5, 8, 11])
+@pytest.mark.parametrize("m", [1, 2, 9])
+def test_columns_together_are_columns_one_by_one(m, n_columns):
+    reflection, beta = matrix(m, m), residual_of(m, seed=3)
+    alone = matrix(m, n_columns)
+    together = alone.copy()
+    for k in range(m):
+        for j in range(1, n_columns):
+            apply_one(reflection, k, beta, alone, j)
+        apply_some(reflection, k, beta, together, 1, n_columns)
+    np.testing.assert_allclose(together, alone, rtol=0.0, atol=1e-13 * np.abs(alone).max())  # which products are fused?
 
 
 SCALES = [1e200, 1e-200, 1e300, 1e-290, 1.0]

@@ -58,12 +58,44 @@ def apply_to_column(a, k, beta, target, j):
 
 
 @kernel(inline=True)
+def apply_to_columns(a, k, beta, target, first, last):
+    """Apply reflection `k` to the columns `first` to `last` - 1 of `target`.
+
+    Four at a time: each sum waits for its own last addition only, and rows are read where they lie together.  The
+    operations and their order are those of `apply_to_column`.
+    """
+    j = first
+    while j + 4 <= last:
+        t0, t1, t2, t3 = target[k, j], target[k, j + 1], target[k, j + 2], target[k, j + 3]
+        for i in range(k + 1, a.shape[0]):
+            v = a[i, k]
+            t0 += v * target[i, j]
+            t1 += v * target[i, j + 1]
+            t2 += v * target[i, j + 2]
+            t3 += v * target[i, j + 3]
+        t0, t1, t2, t3 = t0 * beta[k], t1 * beta[k], t2 * beta[k], t3 * beta[k]
+        target[k, j] -= t0
+        target[k, j + 1] -= t1
+        target[k, j + 2] -= t2
+        target[k, j + 3] -= t3
+        for i in range(k + 1, a.shape[0]):
+            v = a[i, k]
+            target[i, j] -= t0 * v
+            target[i, j + 1] -= t1 * v
+            target[i, j + 2] -= t2 * v
+            target[i, j + 3] -= t3 * v
+        j += 4
+    while j < last:
+        apply_to_column(a, k, beta, target, j)
+        j += 1
+
+
+@kernel(inline=True)
 def factor_columns(a, beta):
     """Factor all columns by Householder reflections."""
     for k in range(min(a.shape[0], a.shape[1])):
         reflect_column(a, k, beta)
-        for j in range(k + 1, a.shape[1]):
-            apply_to_column(a, k, beta, a, j)
+        apply_to_columns(a, k, beta, a, k + 1, a.shape[1])
 
 
 @kernel(inline=True)
@@ -79,8 +111,7 @@ def factor_next_pivot(a, k, n_columns, beta, pivot):
         for i in range(a.shape[0]):
             a[i, k], a[i, best] = a[i, best], a[i, k]
     reflect_column(a, k, beta)
-    for j in range(k + 1, n_columns):
-        apply_to_column(a, k, beta, a, j)
+    apply_to_columns(a, k, beta, a, k + 1, n_columns)
 
 
 @kernel(inline=True)
@@ -96,34 +127,39 @@ def factor_columns_pivoted(a, n_columns, beta, pivot):
 def apply_transposed(a, n_columns, beta, target):
     """Set ``target = Q' target`` for the factors of the first `n_columns` columns of `a`."""
     for k in range(min(a.shape[0], n_columns)):
-        for j in range(target.shape[1]):
-            apply_to_column(a, k, beta, target, j)
+        apply_to_columns(a, k, beta, target, 0, target.shape[1])
 
 
 @kernel
-def reduce_least_squares(a, residual, r, b):
-    """Factor ``a`` (m, n) in place; set ``r`` (n, n) and ``b = -Q' residual`` (n,).  Returns beta.
+def reduce_least_squares(a, residual, factors, beta, r, b):
+    """Factor ``a`` (m, n); set ``r`` (n, n) and ``b = -Q' residual`` (n,).
 
     With fewer rows than columns the missing rows of `r` and `b` are zero.
+
+    Parameters
+    ----------
+    factors, beta
+        Filled, (m, n + 1) and (min(m, n),): the reflections, for `reduce_right_side`.  The residual is reduced as one
+        more column, together with the others.
     """
     m, n = a.shape
-    beta = np.zeros(min(m, n))
-    right = np.empty((m, 1))
     for i in range(m):
-        right[i, 0] = -residual[i]
-    factor_columns(a, beta)
-    apply_transposed(a, n, beta, right)
+        for j in range(n):
+            factors[i, j] = a[i, j]
+        factors[i, n] = -residual[i]
+    for k in range(min(m, n)):
+        reflect_column(factors, k, beta)
+        apply_to_columns(factors, k, beta, factors, k + 1, n + 1)
     for i in range(n):
         for j in range(n):
-            r[i, j] = a[i, j] if i < m and j >= i else 0.0
-        b[i] = right[i, 0] if i < m else 0.0
-    return beta
+            r[i, j] = factors[i, j] if i < m and j >= i else 0.0
+        b[i] = factors[i, n] if i < m else 0.0
 
 
 @kernel
 def reduce_right_side(a, beta, residual, b):
     """Set ``b = -Q' residual`` for the factors made by `reduce_least_squares`."""
-    m, n = a.shape
+    m, n = a.shape[0], b.size
     right = np.empty((m, 1))
     for i in range(m):
         right[i, 0] = -residual[i]

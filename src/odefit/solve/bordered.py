@@ -26,6 +26,7 @@ import numpy.typing as npt
 from odefit.native.kernel import kernel
 from odefit.native.orthogonal import (
     apply_to_column,
+    apply_to_columns,
     apply_transposed,
     factor_columns,
     reduce_least_squares,
@@ -107,8 +108,7 @@ def _eliminate(work, n_columns, beta, right):
     """Triangularise the first columns of `work` and take the others and `right` along."""
     for k in range(n_columns):
         reflect_column(work, k, beta)
-        for j in range(k + 1, work.shape[1]):
-            apply_to_column(work, k, beta, work, j)
+        apply_to_columns(work, k, beta, work, k + 1, work.shape[1])
         apply_to_column(work, k, beta, right, 0)
 
 
@@ -268,8 +268,9 @@ class BorderedLinear:
         if self._triangle is None:
             rows, n = self.factor(), self.layout.position.size
             r, b = np.empty((n, n)), np.empty(n)
-            beta = reduce_least_squares(rows, -self.right.ravel(), r, b)
-            self._triangle = Triangle(r, b), rows, beta
+            factors, beta = np.empty((rows.shape[0], n + 1)), np.empty(min(rows.shape))
+            reduce_least_squares(rows, -self.right.ravel(), factors, beta, r, b)
+            self._triangle = Triangle(r, b), factors, beta
         return self._triangle
 
     def triangle(self) -> Triangle:
@@ -279,7 +280,7 @@ class BorderedLinear:
     def residual_in_triangle(self, residual: Array) -> Array:
         """See `LinearModel`."""
         _, factors, beta = self._whole()
-        b = np.empty(factors.shape[1])
+        b = np.empty(self.layout.position.size)
         reduce_right_side(factors, beta, -self.reduce_residual(residual).ravel(), b)
         return b
 

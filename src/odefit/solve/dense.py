@@ -68,16 +68,16 @@ class DenseLinear:
     def triangle(self) -> Triangle:
         """Factor once and remember."""
         if self._triangle is None:
-            n = self.jacobian.shape[1]
-            r, b = np.empty((n, n)), np.empty(n)
+            jacobian, residual, heavy = self.jacobian, self.residual, NO_HEAVY
             if self._heavy.size and self._factor is not None and self._root is not None:
-                self._factors = np.delete(self.jacobian, self._heavy, axis=0)
-                light = np.delete(self.residual, self._heavy)
-                rows = self.jacobian[self._heavy] * self._factor[:, None]
-                heavy = Heavy(rows, -self.residual[self._heavy] * self._factor, self._root)
-            else:
-                self._factors, light, heavy = self.jacobian.copy(), self.residual, NO_HEAVY
-            self._beta = reduce_least_squares(self._factors, light, r, b)
+                rows = jacobian[self._heavy] * self._factor[:, None]
+                heavy = Heavy(rows, -residual[self._heavy] * self._factor, self._root)
+                jacobian, residual = np.delete(jacobian, self._heavy, axis=0), np.delete(residual, self._heavy)
+            m, n = jacobian.shape
+            r, b = np.empty((n, n)), np.empty(n)
+            factors, beta = np.empty((m, n + 1)), np.empty(n if n < m else m)
+            reduce_least_squares(jacobian, residual, factors, beta, r, b)
+            self._factors, self._beta = factors, beta
             self._triangle = Triangle(r, b, heavy)
         return self._triangle
 

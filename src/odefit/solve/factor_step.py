@@ -37,7 +37,7 @@ import numpy.typing as npt
 
 from odefit.native.kernel import kernel
 from odefit.solve.bounds import arrival, arrive
-from odefit.solve.contract import LeastSquares, LinearModel
+from odefit.solve.contract import Heavy, LeastSquares, LinearModel
 from odefit.solve.equality_rows import (
     count_infinite,
     drop_columns,
@@ -58,6 +58,7 @@ from odefit.solve.weighted_factors import apply_backwards, apply_weighted, facto
 Array = npt.NDArray[np.float64]
 
 _FOR_EQUALITY = 0.8  # of the radius, that rows of infinite weight may take
+_NO_HEAVY = np.empty((0, 2))
 
 
 @kernel(inline=True)
@@ -129,59 +130,27 @@ def _workspace(numbers, places, n, n_heavy, n_equality):
 
     They are: factors `a` and `beta`, filter and scales; factors `et` and `beta_e` of the rows of infinite weight;
     pivots, free unknowns and dropped rows of the last problem solved; pivots of the rows of infinite weight.
+    In front of the places stand three more: number of free unknowns, rank, and rank of the rows of infinite weight.
     """
     m, k = (n_heavy + n) * n, n * n_equality
     a, et = numbers[:m].reshape(n_heavy + n, n), numbers[m : m + k].reshape(n, n_equality)
-    vectors, indices = numbers[m + k :], places[2 * n :]
+    vectors, places, indices = numbers[m + k :], places[3:], places[3 + 2 * n :]
     return (
         a, vectors[:n], vectors[n : 2 * n], vectors[2 * n : 3 * n], et, vectors[3 * n : 3 * n + n_equality],
         places[:n], places[n : 2 * n], indices[:n_heavy], indices[n_heavy : n_heavy + n_equality],
     )  # fmt: skip
 
 
-@kernel
-def factor_step(
-    r, b, rows, right, root, x, start, logarithmic, lower, upper, radius, kind, numbers, places, held, v, x_new, info
-):
-    """Solve the step problem in a box.
-
-    Parameters
-    ----------
-    r, b, rows, right, root
-        Reduced problem; `root` are the roots of the weights of the heavy rows, descending.
-    x, start, logarithmic, lower, upper
-        Where we are, what the scales need, and the box.
-    radius, kind
-        Bound on ||x|| in the metric of the factors, and the filter.
-    numbers, places
-        Filled, for a correction: what `_workspace` finds there.
-    held
-        Filled: unknowns that stay at their bounds.
-    v, x_new
-        Filled: the step and where it leads.
-    info
-        Filled: number of free unknowns, rank, rank of the rows of infinite weight, damping, length, decrement,
-        promised reduction, smallest over largest diagonal element and rank of the first problem (before any
-        bound was met), whether a bound was met.
-    """
-    n = b.size
-    n_equality = count_infinite(root)
-    n_heavy = root.size - n_equality
-    a, beta, gain, scale, et, beta_e, pivot, free, dropped, pivot_e = _workspace(
-        numbers, places, n, n_heavy, n_equality
-    )
-    row_size = np.empty(n_heavy)
-    fixed = np.empty(n, dtype=np.bool_)
-    low, high, descent, z = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
-    c, column = np.empty((a.shape[0], 1)), np.empty((n, 1))
-    e, y = np.empty(n_equality), np.empty(n_equality)
-    for i in range(n):
-        low[i], high[i] = min(0.0, lower[i] - x[i]), max(0.0, upper[i] - x[i])
-        scale[i] = scale_of(x[i], start[i], logarithmic[i])
-        free[i] = i
-        v[i] = 0.0
+@kernel(inline=True, allocating=True)
+def _set_out(r, b, rows, right, root, n_equality, x, frame, scale, et, beta_e, pivot_e, free, column, y, held):
+    """Set scales and which unknowns are held at their bounds; return how many these are."""
+    start, logarithmic, lower, upper = frame[0], frame[1], frame[2], frame[3]
+    n = x.size
+    descent, z = np.empty(n), np.empty(n)
     negative_gradient(r, b, rows, right, root, descent)
     for i in range(n):
+        scale[i] = scale_of(x[i], start[i], logarithmic[i] != 0.0)
+        free[i] = i
         held[i] = False
         z[i] = 0.0
     if n_equality > 0:
@@ -190,8 +159,56 @@ def factor_step(
         )
     else:
         hold_bounds(x, lower, upper, descent, z, held)
+    n_held = 0
     for i in range(n):
+        n_held += 1 if held[i] else 0
+    return n_held
+
+
+@kernel
+def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x_new):
+    """Solve the step problem in a box.
+
+    Parameters
+    ----------
+    r, b, heavy
+        Reduced problem; a heavy row is the root of its weight (descending), its right-hand side and its elements.
+    x, frame
+        Where we are; start values, whether unknowns are logarithmic, lower and upper bounds, (4, n).
+    radius, kind
+        Bound on ||x|| in the metric of the factors, and the filter.
+    numbers, places
+        Filled, for a correction: what `_workspace` finds there.
+    held
+        Filled: unknowns that stay at their bounds.
+    v, x_new
+        Filled: the step and where it leads.
+
+    Returns
+    -------
+    rank, damping, length, decrement, promised, condition, settled
+        As in `StepInfo`; rank, decrement and condition are those of the problem before any bound was met.
+    clipped
+        Whether one was met.
+    """
+    n = b.size
+    root, right, rows = heavy[:, 0], heavy[:, 1], heavy[:, 2:]
+    lower, upper = frame[2], frame[3]
+    n_equality = count_infinite(root)
+    n_heavy = root.size - n_equality
+    a, beta, gain, scale, et, beta_e, pivot, free, dropped, pivot_e = _workspace(
+        numbers, places, n, n_heavy, n_equality
+    )
+    row_size = np.empty(n_heavy)
+    fixed = np.empty(n, dtype=np.bool_)
+    low, high, z = np.empty(n), np.empty(n), np.empty(n)
+    c, column = np.empty((a.shape[0], 1)), np.empty((n, 1))
+    e, y = np.empty(n_equality), np.empty(n_equality)
+    n_held = _set_out(r, b, rows, right, root, n_equality, x, frame, scale, et, beta_e, pivot_e, free, column, y, held)
+    for i in range(n):
+        low[i], high[i] = min(0.0, lower[i] - x[i]), max(0.0, upper[i] - x[i])
         fixed[i] = held[i]
+        v[i] = 0.0
     decrement, first_rank, condition, clipped = 0.0, 0, 1.0, False
     n_free, rank, rank_e, damping, length, normal = 0, 0, 0, 0.0, 0.0, 0.0
     whole_length, whole_norm = 0.0, 0.0
@@ -234,8 +251,8 @@ def factor_step(
         length = max(length, whole_length * (_scaled_norm(v, scale) / whole_norm))
     promised = promised_reduction(r, b, rows, right, root, v)
     arrive(x, v, lower, upper, x_new)
-    info[0], info[1], info[2], info[3] = n_free, rank, rank_e, damping
-    info[4], info[5], info[6], info[7], info[8], info[9] = length, decrement, promised, condition, first_rank, clipped
+    places[0], places[1], places[2] = n_free, rank, rank_e
+    return first_rank, damping, length, decrement, promised, condition, first_rank + n_held, clipped
 
 
 @kernel(inline=True)
@@ -251,10 +268,11 @@ def _subtract_product(r, rows, root, n_equality, v, c):
 
 
 @kernel
-def corrected_step(r, b, rows, right, root, b_trial, right_trial, x, lower, upper, numbers, places, info, v, x_new):
+def corrected_step(r, b, heavy, b_trial, right_trial, x, frame, numbers, places, v, x_new):
     """Set ``x_new = x + v + v^a/2``, kept inside the box; return ||x^a||."""
     n = b.size
-    n_free, rank, rank_e = int(info[0]), int(info[1]), int(info[2])
+    root, right, rows = heavy[:, 0], heavy[:, 1], heavy[:, 2:]
+    n_free, rank, rank_e = places[0], places[1], places[2]
     n_equality = count_infinite(root)
     k = root.size - n_equality
     a, beta, gain, scale, et, beta_e, pivot, free, dropped, pivot_e = _workspace(numbers, places, n, k, n_equality)
@@ -288,8 +306,16 @@ def corrected_step(r, b, rows, right, root, b_trial, right_trial, x, lower, uppe
     _to_unknowns(a, pivot, z, rank, n_free, y, rank_e, et, n_equality, beta_e, free, scale, column, w)
     for i in range(n):
         w[i] = v[i] + 0.5 * w[i]
-    arrive(x, w, lower, upper, x_new)
+    arrive(x, w, frame[2], frame[3], x_new)
     return length
+
+
+def _written_out(heavy: Heavy) -> Array:
+    """Return heavy rows as kernels take them, a row each: root of the weight, right-hand side, elements."""
+    rows, right, root = heavy
+    written = np.empty((root.size, 2 + rows.shape[1]))
+    written[:, 0], written[:, 1], written[:, 2:] = root, right, rows
+    return written
 
 
 class FactorSteps:
@@ -301,11 +327,13 @@ class FactorSteps:
         n_heavy = root.size - n_equality
         self._scaling = scaling
         self._lower, self._upper = lower, upper
-        self._constant = (scaling.start, scaling.logarithmic, lower, upper)
+        self._frame = np.empty((4, n))
+        self._frame[0], self._frame[1] = scaling.start, scaling.logarithmic
+        self._frame[2], self._frame[3] = lower, upper
         numbers = np.empty((n_heavy + n) * n + n * n_equality + 3 * n + n_equality)
-        self._work = (numbers, np.empty(2 * n + root.size, np.int64))
-        self._info = np.empty(10)
+        self._work = (numbers, np.empty(3 + 2 * n + root.size, np.int64))
         self._has_equality = n_equality > 0
+        self._n = n
         self.held = np.empty(n, np.bool_)
 
     def move(self, linear: LinearModel, x: Array) -> None:
@@ -313,16 +341,18 @@ class FactorSteps:
         self._linear, self._x = linear, x
         self._triangle = linear.triangle()
         r, b, heavy = self._triangle
-        self._system = (r, b, heavy.rows, heavy.right, heavy.root)
+        self._system = (r, b, _written_out(heavy) if heavy.root.size else _NO_HEAVY)
 
     def step(self, radius: float, filter: int = DAMPED) -> StepInfo:
         """Return the step for this radius; `held` then marks the active bounds."""
-        v, x = np.empty(self._x.size), np.empty(self._x.size)
-        factor_step(*self._system, self._x, *self._constant, radius, filter, *self._work, self.held, v, x, self._info)
-        _, _, _, damping, length, decrement, promised, condition, rank, clipped = self._info.tolist()
+        v, x = np.empty(self._n), np.empty(self._n)
+        numbers, places = self._work
+        rank, damping, length, decrement, promised, condition, settled, clipped = factor_step(
+            *self._system, self._x, self._frame, radius, filter, numbers, places, self.held, v, x
+        )
         if (clipped or not promised > 0.0) and not self._has_equality and needs_comparison(promised, decrement):
             v, x, length, promised = self._or_along_gradient(radius, v, x, length, promised)
-        return StepInfo(x, v, int(rank), damping, length, decrement, promised, condition)
+        return StepInfo(x, v, rank, damping, length, decrement, promised, condition, settled)
 
     def _or_along_gradient(
         self, radius: float, v: Array, x: Array, length: float, promised: float
@@ -346,9 +376,9 @@ class FactorSteps:
     def correction(self, step: StepInfo, trial: LeastSquares) -> tuple[Array, float]:
         """See `StepProblem`."""
         x = np.empty(self._x.size)
-        right = self._system[3] if trial.heavy is None else -trial.heavy.misfit
+        right = self._triangle.heavy.right if trial.heavy is None else -trial.heavy.misfit
         length = corrected_step(
-            *self._system, self._linear.residual_in_triangle(trial.residual), right, self._x, self._lower, self._upper,
-            *self._work, self._info, step.v, x,
+            *self._system, self._linear.residual_in_triangle(trial.residual), right, self._x, self._frame,
+            *self._work, step.v, x,
         )  # fmt: skip
         return x, length

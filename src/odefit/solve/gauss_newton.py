@@ -25,6 +25,7 @@ from odefit.solve.contract import (
     magnitude_of,
 )
 from odefit.solve.factor_step import FactorSteps
+from odefit.solve.foresight import Foresight
 from odefit.solve.freeze import Decision, FreezePolicy
 from odefit.solve.globalisation import Globalisation
 from odefit.solve.merit import Merit
@@ -124,7 +125,7 @@ class _Search:
         self.flat = 0
         self.most_settled, self.faded = 0, False  # directions determined or at a bound; fewer than before
         self.last_promised, self.last_length = math.inf, 0.0
-        self.eager = True  # ask for derivatives at once: most trial points are taken
+        self.foresight = Foresight()
         self.iteration = 0
         self.interrupted = False
         self.renewed: Evaluation | None = None  # the last point on grids of its own
@@ -145,8 +146,8 @@ class _Search:
             assert point.linear is not None
             self.problem.move(point.linear, point.x)
             proposal = self.proposal = self.control.propose(self.problem)
-            settled = proposal.rank + int(np.count_nonzero(self.problem.held))
-            self.most_settled, self.faded = max(self.most_settled, settled), settled < self.most_settled
+            self.most_settled = max(self.most_settled, proposal.settled)
+            self.faded = proposal.settled < self.most_settled
             if proposal.rank == 0 and not self.problem.held.all():
                 message = "the data do not depend on any free parameter near this point"
                 return self.result(SolverStatus.NO_INFLUENCE, message, point)
@@ -222,14 +223,16 @@ class _Search:
         """Try steps until one is good; return the new point, or None."""
         assert point.linear is not None
         linear = point.linear
-        for _ in range(self.attempts):
+        for attempt in range(self.attempts):
             promised = self.merit.promised(linear, proposal)
             if promised == 0.0:  # nothing is left to be moved, or the trust region is too small for any step
                 return None
-            pair = self.try_point(point, proposal.x)
+            generation = point.generation
+            pair = self.try_point(point, proposal.x, self.foresight.order(attempt))
             if pair is None:
                 return None
             point, trial = pair
+            tried = trial if point.generation == generation else None  # what the first evaluation there gave
             if trial is None:
                 self.control.failed(proposal)
             else:
@@ -238,6 +241,7 @@ class _Search:
                     trial = self.corrected(proposal, trial)
                     ratio = self.ratio(point, trial, promised)
                 if self.control.is_good(ratio):
+                    self.foresight.learn(attempt, tried is not None, trial is tried)
                     self.take(point, trial, proposal, promised, ratio)
                     return trial
                 self.control.rejected(proposal)
@@ -246,7 +250,7 @@ class _Search:
                     if isinstance(again, Failed):
                         return None
                     point = again
-            self.eager = False
+            self.foresight.learn(attempt, tried is not None, False)
             proposal = self.proposal = self.control.propose(self.problem)
             if self.termination.is_rounding(proposal.promised, self.merit.level(point)) and self.merit.trivial:
                 return None
@@ -264,17 +268,16 @@ class _Search:
         gained = missed - self.merit.violation(trial)
         return gained / missed if gained > 0.0 else math.nan
 
-    def try_point(self, point: Point, x: Array) -> tuple[Point, Point | None] | None:
+    def try_point(self, point: Point, x: Array, order: int) -> tuple[Point, Point | None] | None:
         """Evaluate at `x`; return the old point and the new one (None: there is none) on the same grids.
 
         None, if the search cannot go on: a stop was asked for, or the old point is lost with its grids.
         """
-        trial = self.evaluate(x, 1 if self.eager else 0)
+        trial = self.evaluate(x, order)
         if self.interrupted:
             return None
         ratio = math.inf if isinstance(trial, Failed) else trial.error_ratio
         decision = self.freeze.decide(ratio, point.error_ratio, self.refreshes)
-        self.eager = decision is Decision.KEEP  # while grids change, derivatives on the old ones are wasted
         if decision is not Decision.REFRESH:
             return point, None if decision is Decision.SHORTEN or isinstance(trial, Failed) else trial
         trial = self.renew(x)

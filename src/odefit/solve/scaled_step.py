@@ -138,7 +138,8 @@ class ScaledSteps:
             )
             if not promised >= FRACTION_OF_GRADIENT * along.promised:
                 v, length, promised = along
-        return StepInfo(self._arrive(v), v, rank, mu, length, decrement, promised, condition)
+        settled = rank + int(np.count_nonzero(self.held))
+        return StepInfo(self._arrive(v), v, rank, mu, length, decrement, promised, condition, settled)
 
     def _images(self, steps: Array) -> Array:
         return self._linear.times(steps).reshape(steps.shape[0], -1)

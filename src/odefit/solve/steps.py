@@ -36,6 +36,8 @@ class StepInfo(NamedTuple):
         Reduction of the objective by the linear model.
     condition
         Smallest over largest diagonal element of the factor, 0 if the rank is deficient.
+    settled
+        Directions that are determined, and unknowns that stay at a bound.
     """
 
     x: Array
@@ -46,6 +48,7 @@ class StepInfo(NamedTuple):
     decrement: float
     promised: float
     condition: float
+    settled: int = 0
 
 
 class StepProblem(Protocol):

@@ -41,6 +41,6 @@ def negative_gradient(r, b, rows, right, root, out):
 
 
 @kernel
-def promised_by(r, b, rows, right, root, v):
-    """Return what the linear model promises for the step `v`; see `promised_reduction`."""
-    return promised_reduction(r, b, rows, right, root, v)
+def promised_by(r, b, heavy, v):
+    """Return what the linear model promises for the step `v`; see `promised_reduction`, and `factor_step`."""
+    return promised_reduction(r, b, heavy[:, 2:], heavy[:, 1], heavy[:, 0], v)

@@ -5,7 +5,7 @@ Kernels release the GIL, but the Python around the kernels of small models does 
 work is done by forked processes, which share the compiled code, where the system has them and no foreign thread
 runs in this process (a fork would not take it along); else by threads.  The threads of a notebook's kernel are
 known: they wait for messages, and what they own is of no use to a child.  The workers share the cores: one that has
-a core to itself uses no threads for its experiments.
+a core to itself uses no threads for its experiments, and none for its linear algebra.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, 
 from typing import Any
 
 from odefit.native.stop import StopFlag
-from odefit.native.threads import allow_threads, usable_cores
+from odefit.native.threads import allow_threads, limit_blas, usable_cores
 
 Work = Callable[[int], Any]
 
@@ -99,6 +99,7 @@ def _begin(work: Work, stop: StopFlag | None, threads: int) -> None:
     global _work, _stop
     _work, _stop = work, stop
     allow_threads(threads)
+    limit_blas(threads)
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
