@@ -48,7 +48,7 @@ def derived_quantities(
 
 def _quantities(problem: Problem) -> Iterator[tuple[str, Any, int]]:
     """Yield label, expression of the parameters, and the experiment whose values it takes."""
-    replaced = {name for e in problem.experiments for name in e.periods[0].overrides}
+    replaced = {name for e in problem.experiments for name in e.overrides}
     local = replaced | {p.name for p in problem.parameters if p.per is not None}
     known = {*formal_parameters(problem)}
     for name, text in problem.derived.items():
