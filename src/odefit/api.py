@@ -6,12 +6,12 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile import Curves, compile_problem
+from odefit.compile import compile_problem, curves_of
 from odefit.errors import OdefitError
 from odefit.formats import load_problem
 from odefit.integrate import Status
@@ -114,23 +114,57 @@ def simulate(
         Columns experiment, time, then all states and definitions.  Where the integration could not
         go on, values are NaN and a `SimulationWarning` says why.
     """
-    import pandas as pd
-
     if parameters:
         problem = problem.at(parameters)
     compiled = compile_problem(problem)
-    parts = []
+    parts: list[_Part] = []
     for number, experiment in enumerate(problem.experiments):
         experiment_times = data_times(problem, experiment, times)
         seeds, trajectory = solve_experiment(problem, compiled, compiled.theta_start, number, experiment_times)
         if trajectory.status is not Status.OK:
             message = f"experiment '{experiment.name}': {trajectory.sentence(compiled.model(number))}"
             warnings.warn(message, SimulationWarning, stacklevel=2)
-        curves = Curves(problem, compiled.variant(number))
+        curves = curves_of(problem, compiled, number)
         values = curves.values(experiment_times, trajectory.y, seeds.p)
-        columns: dict[str, Any] = {"experiment": experiment.name, "time": experiment_times}
-        parts.append(pd.DataFrame(columns | dict(zip(curves.names, values.T, strict=True))))
-    return pd.concat(parts, ignore_index=True)
+        parts.append(_Part(experiment.name, experiment_times, curves.names, values))
+    return _frame_of(parts)
+
+
+class _Part(NamedTuple):
+    """Curves of one experiment: values (m, k) of the names at the times (m,)."""
+
+    experiment: str
+    times: npt.NDArray[np.float64]
+    names: tuple[str, ...]
+    values: npt.NDArray[np.float64]
+
+
+def _frame_of(parts: list[_Part]) -> pd.DataFrame:
+    """Return the experiments below each other; what one of them has no curve of is NaN there."""
+    import pandas as pd
+
+    names = list(dict.fromkeys(name for part in parts for name in part.names))
+    place = {name: column for column, name in enumerate(names)}
+    values = np.full((sum(part.times.size for part in parts), len(names)), np.nan)
+    first = 0
+    for part in parts:
+        rows = values[first : first + part.times.size]
+        if part.names == parts[0].names:  # they come first
+            rows[:, : len(part.names)] = part.values
+        else:
+            rows[:, [place[name] for name in part.names]] = part.values
+        first += part.times.size
+    # one block of numbers: a hundred columns one by one cost pandas more than the integrations
+    frame = pd.DataFrame(values, columns=names)
+    labels = np.array([part.experiment for part in parts], dtype=object)
+    leading = {
+        "time": np.concatenate([part.times for part in parts]),
+        "experiment": np.repeat(labels, [part.times.size for part in parts]),
+    }
+    for name, column in leading.items():
+        if name not in place:  # a definition of the model may be called so
+            frame.insert(0, name, column)
+    return frame
 
 
 @dataclass(frozen=True, eq=False)

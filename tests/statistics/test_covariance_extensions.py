@@ -8,6 +8,7 @@ from independent_errors_of_rows import statistics_of_rows
 from scipy.linalg import null_space
 
 import odefit as of
+from odefit.statistics import derived
 from odefit.statistics.delta import standard_errors
 
 
@@ -115,6 +116,13 @@ def test_prediction_bands(decay):
     np.testing.assert_allclose(bands["x.se"], error, rtol=1e-5)
     np.testing.assert_allclose(bands["logx.se"], error / x, rtol=1e-5)
     np.testing.assert_allclose(bands["x.upper"] - bands["x.lower"], 2 * decay.statistics.quantile * error, rtol=1e-5)
+
+
+def test_derived_quantities_are_compiled_once(decay, monkeypatch):
+    expected = {name: row.estimate for name, row in of.fit(decay.problem).derived.items()}
+    monkeypatch.setattr(derived, "FunctionLibrary", None)  # nothing can be compiled from now on
+    again = of.fit(decay.problem.with_start(k=0.9))
+    assert {name: row.estimate for name, row in again.derived.items()} == pytest.approx(expected, rel=1e-4)
 
 
 def test_derived_quantities_per_experiment():

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile.conditions import Variant, constants_of, formal_parameters
+from odefit.compile.conditions import constants_of, formal_parameters
 from odefit.compile.functions import NativeFunction
-from odefit.compile.native_problem import CompiledModel, NativeProblem, native_problem
+from odefit.compile.native_problem import CompiledModel, NativeProblem, NativeVariant, native_problem
 from odefit.compile.penalties import penalty_constants
 from odefit.compile.scales import CODES, LINEAR
 from odefit.problem import Problem
@@ -98,9 +98,9 @@ class CompiledStructure:
         """
         return self._native.variants[self._native.variant_of[e]].sigma
 
-    def variant(self, e: int) -> Variant:
-        """Return what experiment `e` changes in the model, symbolically."""
-        return self._native.variants[self._native.variant_of[e]].symbolic
+    def variant(self, e: int) -> NativeVariant:
+        """Return the code of the model as experiment `e` changes it; experiments that change the same share it."""
+        return self._native.variants[self._native.variant_of[e]]
 
     def map_of(self, e: int) -> ExperimentMap:
         """Return the map of experiment `e`, for kernels."""

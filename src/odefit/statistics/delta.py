@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile import CompiledProblem, Curves
+from odefit.compile import CompiledProblem, curves_of
 from odefit.integrate import Status
 from odefit.integrate.experiment import solve_experiment
 from odefit.problem import Problem
@@ -75,19 +75,19 @@ def prediction_band(
     """
     order = 1 if statistics is not None else 0
     seeds, trajectory = solve_experiment(problem, compiled, theta, e, times, order)
-    curves = Curves(problem, compiled.variant(e), by_row=row_slots is not None)
+    curves = curves_of(problem, compiled, e, by_row=row_slots is not None)
     indices = np.empty(0, dtype=np.int64) if row_slots is None else row_slots
     slots, slopes = compiled.slot_values(theta)
-    p = np.concatenate((seeds.p, slots[indices]))
-    values = curves.values(times, trajectory.y, p)
+    a = slots[indices]
+    values = curves.values(times, trajectory.y, seeds.p, a)
     errors = np.full(values.shape, np.nan)
     if statistics is not None:
-        slot_derivatives = np.zeros((indices.size, compiled.n_theta))
+        da = np.zeros((indices.size, compiled.n_theta))
         place = compiled.theta_of_q[indices]
         free = np.flatnonzero(place >= 0)
-        slot_derivatives[free, place[free]] = slopes[indices[free]]
-        dp = np.concatenate((compiled.all_derivatives(theta, e), slot_derivatives))
-        by_theta = curves.derivatives(times, trajectory.y, trajectory.S, compiled.columns[e], p, dp)
+        da[free, place[free]] = slopes[indices[free]]
+        dp = compiled.all_derivatives(theta, e)
+        by_theta = curves.derivatives(times, trajectory.y, trajectory.S, compiled.columns[e], seeds.p, dp, a, da)
         errors = standard_errors(by_theta, statistics.covariance)
     failure = "" if trajectory.status is Status.OK else trajectory.sentence(compiled.model(e))
     return Band(problem.experiments[e].name, times, curves.names, values, errors, failure)
