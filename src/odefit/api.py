@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,13 +15,13 @@ from odefit.errors import OdefitError
 from odefit.formats import load_problem
 from odefit.integrate import Status
 from odefit.integrate.experiment import solve_experiment
-from odefit.native.stop import StopFlag, raise_on_interrupt, stop_on_interrupt
+from odefit.native.stop import StopFlag, stop_on_interrupt
 from odefit.problem import Problem
-from odefit.solve import Failed, Solver, TraceRow
+from odefit.solve import Solver, TraceRow
 from odefit.strategy import FitResult, fit_by
 from odefit.strategy.times import data_times
 from odefit.study import StartRun, fit_from_many
-from odefit.transcribe import SingleShooting
+from odefit.transcribe import Evaluator, PointEvaluation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -167,50 +166,10 @@ def _frame_of(parts: list[_Part]) -> pd.DataFrame:
     return frame
 
 
-@dataclass(frozen=True, eq=False)
-class PointEvaluation:
-    """An objective at one point, for other optimisers and samplers.
-
-    Attributes
-    ----------
-    status, message
-        "ok", or "failed" with the reason; then all numbers are NaN.
-    residuals, jacobian
-        Weighted residuals (N,), and their derivatives by the natural values of the free parameters (N, n); None
-        below order 1, and for a criterion that is no sum over the data.
-    objective
-        What a fit minimises, priors included: half the sum of squares for least squares.
-    loglik
-        Normal log likelihood of the data.
-    """
-
-    status: str
-    message: str
-    residuals: npt.NDArray[np.float64]
-    jacobian: npt.NDArray[np.float64] | None
-    objective: float
-    loglik: float
-
-
 def evaluate(problem: Problem, parameters: Mapping[str, float] | None = None, order: int = 1) -> PointEvaluation:
-    """Return residuals, and with `order` 1 their Jacobian, at the given natural values."""
-    if order not in (0, 1):
-        raise OdefitError(f"evaluate was asked for order {order}; residuals have orders 0 and 1.")
-    if parameters:
-        problem = problem.with_start(**parameters)
-    stop = StopFlag()
-    objective = SingleShooting(problem, stop)
-    x = objective.compiled.theta_start
-    with raise_on_interrupt(stop):
-        objective.refresh(x)
-        evaluation = objective.evaluate(x, order)
-    plan = objective.plan
-    if isinstance(evaluation, Failed):
-        missing = np.full(plan.n_residuals, np.nan)
-        return PointEvaluation("failed", evaluation.failure, missing, None, np.nan, np.nan)
-    jacobian = None
-    if order and evaluation.linear is not None and not plan.criterion.joint:
-        jacobian = evaluation.linear.jacobian / plan.compiled.to_natural(x)[1]
-    differences = plan.finite(evaluation.differences)
-    loglik = plan.criterion.log_likelihood(differences, plan.root_weights, absolute=plan.absolute)
-    return PointEvaluation("ok", "", evaluation.differences, jacobian, evaluation.value, loglik)
+    """Return residuals, objective and log likelihood at natural values, and with `order` 1 the Jacobian.
+
+    Start values are used for parameters that are not named; fixed ones may be named, too.  See `Evaluator` for many
+    evaluations of one problem.
+    """
+    return Evaluator(problem.with_start(**parameters) if parameters else problem).evaluate(order=order)
