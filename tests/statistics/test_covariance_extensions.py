@@ -68,6 +68,20 @@ def test_undetermined_directions_spoil_only_what_depends_on_them():
     np.testing.assert_allclose(found, [2.0, np.sqrt(13.0), np.nan])
 
 
+def test_standard_errors_are_those_of_the_formula():
+    rng = np.random.default_rng(2)
+    root = rng.normal(size=(6, 6))
+    gradients = rng.normal(size=(4, 3, 6)) * (rng.uniform(size=(4, 3, 6)) < 0.5)
+    gradients[1, 2], gradients[2, 0, 3] = 0.0, np.nan
+    expected = np.sqrt(np.einsum("abi,ij,abj->ab", gradients, root @ root.T, gradients))
+    np.testing.assert_allclose(standard_errors(gradients, root @ root.T), expected, rtol=1e-12)
+    assert expected[1, 2] == 0.0
+    assert np.isnan(expected[2, 0])
+    strided = np.moveaxis(gradients, 0, 1)
+    np.testing.assert_allclose(standard_errors(strided, root @ root.T), expected.T, rtol=1e-12)
+    assert standard_errors(np.empty((0, 3, 6)), root @ root.T).shape == (0, 3)
+
+
 @pytest.fixture(scope="module")
 def decay():
     t = np.linspace(0.2, 4.0, 12)
