@@ -70,6 +70,18 @@ def test_shown_python_runs(file, monkeypatch):
     plt.close("all")
 
 
+def test_shown_output_of_an_evaluator_is_real(monkeypatch, capsys):
+    monkeypatch.chdir(path_of("barnes").parent)
+    [block] = [block for block in blocks("docs/usage.md", "python") if "of.Evaluator" in block]
+    [shown] = [block for block in blocks("docs/usage.md", "") if block.startswith("('k1', 'k2', 'k3')")]
+    exec(compile(block, "docs/usage.md", "exec"), {})  # a document of our own
+    real = capsys.readouterr().out.strip()
+    assert NUMBER.sub("#", shown) == NUMBER.sub("#", real)
+    assert [float(x) for x in NUMBER.findall(shown)] == pytest.approx(
+        [float(x) for x in NUMBER.findall(real)], rel=1e-3
+    )
+
+
 @pytest.mark.parametrize("name", names())
 def test_gallery_fits(name):
     result = of.fit(load(name))

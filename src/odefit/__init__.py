@@ -6,7 +6,7 @@
 >>> print(result.summary())
 """
 
-from odefit.api import PointEvaluation, SimulationWarning, evaluate, fit, load, simulate
+from odefit.api import SimulationWarning, evaluate, fit, load, simulate
 from odefit.errors import (
     CompileError,
     FitError,
@@ -45,12 +45,14 @@ from odefit.model.functions_for_tracing import (
 )
 from odefit.problem import Experiment, Measurements, Noise, Parameter, Period, Problem, Settings
 from odefit.strategy import Comparison, FitResult, compare, with_synthetic_data
+from odefit.transcribe import Evaluator, PointEvaluation
 
 __version__ = "0.1.0"
 
 __all__ = [
     "Comparison",
     "CompileError",
+    "Evaluator",
     "Experiment",
     "FitError",
     "FitResult",

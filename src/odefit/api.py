@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile import Curves, compile_problem
+from odefit.compile import compile_problem, curves_of
 from odefit.errors import OdefitError
 from odefit.formats import load_problem
 from odefit.integrate import Status
 from odefit.integrate.experiment import solve_experiment
-from odefit.native.stop import StopFlag, raise_on_interrupt, stop_on_interrupt
+from odefit.native.stop import StopFlag, stop_on_interrupt
 from odefit.problem import Problem
-from odefit.solve import Failed, Solver, TraceRow
+from odefit.solve import Solver, TraceRow
 from odefit.strategy import FitResult, fit_by
 from odefit.strategy.times import data_times
 from odefit.study import StartRun, fit_from_many
-from odefit.transcribe import SingleShooting
+from odefit.transcribe import Evaluator, PointEvaluation
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -114,69 +113,63 @@ def simulate(
         Columns experiment, time, then all states and definitions.  Where the integration could not
         go on, values are NaN and a `SimulationWarning` says why.
     """
-    import pandas as pd
-
     if parameters:
         problem = problem.at(parameters)
     compiled = compile_problem(problem)
-    parts = []
+    parts: list[_Part] = []
     for number, experiment in enumerate(problem.experiments):
         experiment_times = data_times(problem, experiment, times)
         seeds, trajectory = solve_experiment(problem, compiled, compiled.theta_start, number, experiment_times)
         if trajectory.status is not Status.OK:
             message = f"experiment '{experiment.name}': {trajectory.sentence(compiled.model(number))}"
             warnings.warn(message, SimulationWarning, stacklevel=2)
-        curves = Curves(problem, compiled.variant(number))
+        curves = curves_of(problem, compiled, number)
         values = curves.values(experiment_times, trajectory.y, seeds.p)
-        columns: dict[str, Any] = {"experiment": experiment.name, "time": experiment_times}
-        parts.append(pd.DataFrame(columns | dict(zip(curves.names, values.T, strict=True))))
-    return pd.concat(parts, ignore_index=True)
+        parts.append(_Part(experiment.name, experiment_times, curves.names, values))
+    return _frame_of(parts)
 
 
-@dataclass(frozen=True, eq=False)
-class PointEvaluation:
-    """An objective at one point, for other optimisers and samplers.
+class _Part(NamedTuple):
+    """Curves of one experiment: values (m, k) of the names at the times (m,)."""
 
-    Attributes
-    ----------
-    status, message
-        "ok", or "failed" with the reason; then all numbers are NaN.
-    residuals, jacobian
-        Weighted residuals (N,), and their derivatives by the natural values of the free parameters (N, n); None
-        below order 1, and for a criterion that is no sum over the data.
-    objective
-        What a fit minimises, priors included: half the sum of squares for least squares.
-    loglik
-        Normal log likelihood of the data.
-    """
+    experiment: str
+    times: npt.NDArray[np.float64]
+    names: tuple[str, ...]
+    values: npt.NDArray[np.float64]
 
-    status: str
-    message: str
-    residuals: npt.NDArray[np.float64]
-    jacobian: npt.NDArray[np.float64] | None
-    objective: float
-    loglik: float
+
+def _frame_of(parts: list[_Part]) -> pd.DataFrame:
+    """Return the experiments below each other; what one of them has no curve of is NaN there."""
+    import pandas as pd
+
+    names = list(dict.fromkeys(name for part in parts for name in part.names))
+    place = {name: column for column, name in enumerate(names)}
+    values = np.full((sum(part.times.size for part in parts), len(names)), np.nan)
+    first = 0
+    for part in parts:
+        rows = values[first : first + part.times.size]
+        if part.names == parts[0].names:  # they come first
+            rows[:, : len(part.names)] = part.values
+        else:
+            rows[:, [place[name] for name in part.names]] = part.values
+        first += part.times.size
+    # one block of numbers: a hundred columns one by one cost pandas more than the integrations
+    frame = pd.DataFrame(values, columns=names)
+    labels = np.array([part.experiment for part in parts], dtype=object)
+    leading = {
+        "time": np.concatenate([part.times for part in parts]),
+        "experiment": np.repeat(labels, [part.times.size for part in parts]),
+    }
+    for name, column in leading.items():
+        if name not in place:  # a definition of the model may be called so
+            frame.insert(0, name, column)
+    return frame
 
 
 def evaluate(problem: Problem, parameters: Mapping[str, float] | None = None, order: int = 1) -> PointEvaluation:
-    """Return residuals, and with `order` 1 their Jacobian, at the given natural values."""
-    if order not in (0, 1):
-        raise OdefitError(f"evaluate was asked for order {order}; residuals have orders 0 and 1.")
-    if parameters:
-        problem = problem.with_start(**parameters)
-    stop = StopFlag()
-    objective = SingleShooting(problem, stop)
-    x = objective.compiled.theta_start
-    with raise_on_interrupt(stop):
-        objective.refresh(x)
-        evaluation = objective.evaluate(x, order)
-    plan = objective.plan
-    if isinstance(evaluation, Failed):
-        missing = np.full(plan.n_residuals, np.nan)
-        return PointEvaluation("failed", evaluation.failure, missing, None, np.nan, np.nan)
-    jacobian = None
-    if order and evaluation.linear is not None and not plan.criterion.joint:
-        jacobian = evaluation.linear.jacobian / plan.compiled.to_natural(x)[1]
-    differences = plan.finite(evaluation.differences)
-    loglik = plan.criterion.log_likelihood(differences, plan.root_weights, absolute=plan.absolute)
-    return PointEvaluation("ok", "", evaluation.differences, jacobian, evaluation.value, loglik)
+    """Return residuals, objective and log likelihood at natural values, and with `order` 1 the Jacobian.
+
+    Start values are used for parameters that are not named; fixed ones may be named, too.  See `Evaluator` for many
+    evaluations of one problem.
+    """
+    return Evaluator(problem.with_start(**parameters) if parameters else problem).evaluate(order=order)

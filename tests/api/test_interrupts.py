@@ -28,9 +28,12 @@ def problem(until):
     return of.Problem(model, free, data, experiments=experiments).with_settings(max_steps=10**12, max_iterations=1)
 
 result = of.fit(problem(1.0))
+evaluator, frozen = of.Evaluator(problem(END)), of.Evaluator(problem(END), freeze=True)
 doors = {
     "simulate": lambda: of.simulate(problem(1.0), times=[END]),
     "evaluate": lambda: problem(END).evaluate(),
+    "evaluator": lambda: evaluator.loglik(evaluator.start),
+    "frozen": lambda: frozen.jacobian(frozen.start),
     "predict": lambda: result.predict([END]),
     "plot": lambda: result.plot(),
     "synthetic": lambda: of.with_synthetic_data(problem(END)),
@@ -51,7 +54,15 @@ print(of.simulate(problem(1.0), times=[0.0])["y"][0])
 """
 
 
-@pytest.mark.parametrize("doors", [("simulate", "evaluate"), ("predict", "plot"), ("synthetic", "check")])
+@pytest.mark.parametrize(
+    "doors",
+    [
+        ("simulate", "evaluate"),
+        ("predict", "plot"),
+        ("synthetic", "check"),
+        ("evaluator", "evaluator", "frozen", "frozen"),
+    ],
+)
 def test_interrupt_while_native_code_runs(doors):
     """The interrupts do not reach what is computed afterwards."""
     with subprocess.Popen([sys.executable, "-c", SCRIPT, *doors], stdout=subprocess.PIPE, text=True) as process:

@@ -84,6 +84,31 @@ def test_simulation_without_an_end():
         of.simulate(problem_of(DECAY, [("k", 0.7), ("a", 2.0)], data, experiments=experiments))
 
 
+def test_curves_that_only_some_experiments_have():
+    """`seen` depends on the single measurement unless an experiment replaces it."""
+    data = of.Measurements(
+        ["one", "one"], [1.0, 1.0], ["seen", "seen"], [1.0, 2.0], groups={"lamp": np.array(["a", "b"])}
+    )
+    experiments = (
+        of.Experiment("one"),
+        of.Experiment("two", (of.Period(0.0, {"seen": 4.0}),), use="predict", until=1.0),
+    )
+    parameters = [("k", 0.7), of.Parameter("e", 1.0, per="lamp")]
+    text = "x' = -k*x\nx(0) = 1\nseen = e*x\nhalf = x/2"
+    frame = of.simulate(problem_of(text, parameters, data, experiments=experiments), times=[0.0, 1.0])
+    assert list(frame.columns) == ["experiment", "time", "x", "half", "seen"]
+    assert frame["experiment"].tolist() == ["one", "one", "two", "two"]
+    np.testing.assert_array_equal(frame["seen"], [np.nan, np.nan, 4.0, 4.0])
+    np.testing.assert_allclose(frame["half"], 0.5 * np.exp([0.0, -0.7, 0.0, -0.7]), rtol=1e-6)
+
+
+def test_a_definition_may_be_called_time():
+    data = of.Measurements.from_columns([1.0], {"x": [1.0]})
+    frame = of.simulate(problem_of("x' = -k*x\nx(0) = 1\ntime = 60*t", [("k", 0.7)], data), times=[0.0, 2.0])
+    assert sorted(frame.columns) == ["experiment", "time", "x"]
+    assert frame["time"].tolist() == [0.0, 120.0]
+
+
 def test_simulation_at_no_time():
     frame = of.simulate(decay(), times=[])
     assert list(frame.columns) == ["experiment", "time", "x", "double"]

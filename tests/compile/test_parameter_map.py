@@ -13,7 +13,7 @@ import pytest
 
 import odefit as of
 from odefit.compile import compile_problem, native_problem
-from odefit.compile.scales import natural_values, scaled
+from odefit.compile.scales import natural_values, solver_value, solver_values
 from odefit.errors import ModelError, ProblemError
 from odefit.model import Model
 from odefit.problem import SCALES, Experiment, Measurements, Parameter, Period, Problem
@@ -335,7 +335,20 @@ def test_derivatives_of_the_scales(code, theta):
     q, dq, d2q = values(at)
     numerical = difference(values, at, 0)
     np.testing.assert_allclose([dq, d2q], numerical[:2], rtol=1e-9, atol=1e-10)
-    assert scaled(code, q, -1.0, 4.0) == pytest.approx(theta, abs=1e-13)
+    assert solver_value.py_func(code, q, -1.0, 4.0) == pytest.approx(theta, abs=1e-13)
+
+
+def test_values_of_the_solver():
+    """The kernel against the formula in Python; it names the first value that cannot be used."""
+    codes, lower, upper = np.arange(4), np.array([-2.0, 0.0, 0.1, -1.0]), np.array([2.0, 9.0, 5.0, 4.0])
+    natural, theta = np.array([-1.5, 0.7, 0.3, 2.5]), np.empty(4)
+    assert solver_values(codes, natural, lower, upper, theta) == -1
+    expected = [solver_value.py_func(*entry) for entry in zip(codes, natural, lower, upper, strict=True)]
+    np.testing.assert_array_equal(theta, expected)
+    for i, bad in ((0, -2.1), (0, math.nan), (1, 0.0), (1, -1.0), (2, 5.1), (3, -1.0), (3, 4.0), (3, math.inf)):
+        other = natural.copy()
+        other[i] = bad
+        assert solver_values(codes, other, lower, upper, theta) == i
 
 
 @pytest.mark.parametrize("theta", [1.0, 10.0, 20.0, 30.0, 100.0])

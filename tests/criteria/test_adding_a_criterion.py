@@ -90,7 +90,20 @@ def test_a_joint_criterion_finds_the_least_squares_estimates():
     for name, value in plain.estimates.items():
         assert joint.estimates[name] == pytest.approx(value, rel=1e-6)
     assert joint.objective == pytest.approx(0.5 * 22 * math.log(2.0 * plain.objective), rel=1e-9)
-    assert joint.problem.evaluate(joint.estimates).jacobian is None
+
+
+@pytest.mark.parametrize("name", ["pseudo-huber", "log-of-sum"])
+def test_residuals_and_their_derivatives_are_those_of_the_data(name):
+    """Whatever the criterion makes of them; only the objective is its own."""
+    own, plain = of.Evaluator(barnes(name)), of.Evaluator(barnes("least-squares"))
+    x = np.array([0.9, 2.0, 1.7])
+    for mine, theirs in zip(own.residuals_and_jacobian(x), plain.residuals_and_jacobian(x), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+    z = plain.residuals(x)
+    expected = {"pseudo-huber": np.sum(np.sqrt(1 + z**2) - 1), "log-of-sum": 11 * math.log(z @ z)}
+    assert own.objective(x) == pytest.approx(expected[name], rel=1e-14)
+    assert own.loglik(x) == plain.loglik(x)
+    np.testing.assert_array_equal(own.gradient(x), plain.gradient(x))
 
 
 def test_priors_count_for_every_criterion():

@@ -8,6 +8,7 @@ from independent_errors_of_rows import statistics_of_rows
 from scipy.linalg import null_space
 
 import odefit as of
+from odefit.statistics import derived
 from odefit.statistics.delta import standard_errors
 
 
@@ -67,6 +68,20 @@ def test_undetermined_directions_spoil_only_what_depends_on_them():
     np.testing.assert_allclose(found, [2.0, np.sqrt(13.0), np.nan])
 
 
+def test_standard_errors_are_those_of_the_formula():
+    rng = np.random.default_rng(2)
+    root = rng.normal(size=(6, 6))
+    gradients = rng.normal(size=(4, 3, 6)) * (rng.uniform(size=(4, 3, 6)) < 0.5)
+    gradients[1, 2], gradients[2, 0, 3] = 0.0, np.nan
+    expected = np.sqrt(np.einsum("abi,ij,abj->ab", gradients, root @ root.T, gradients))
+    np.testing.assert_allclose(standard_errors(gradients, root @ root.T), expected, rtol=1e-12)
+    assert expected[1, 2] == 0.0
+    assert np.isnan(expected[2, 0])
+    strided = np.moveaxis(gradients, 0, 1)
+    np.testing.assert_allclose(standard_errors(strided, root @ root.T), expected.T, rtol=1e-12)
+    assert standard_errors(np.empty((0, 3, 6)), root @ root.T).shape == (0, 3)
+
+
 @pytest.fixture(scope="module")
 def decay():
     t = np.linspace(0.2, 4.0, 12)
@@ -115,6 +130,13 @@ def test_prediction_bands(decay):
     np.testing.assert_allclose(bands["x.se"], error, rtol=1e-5)
     np.testing.assert_allclose(bands["logx.se"], error / x, rtol=1e-5)
     np.testing.assert_allclose(bands["x.upper"] - bands["x.lower"], 2 * decay.statistics.quantile * error, rtol=1e-5)
+
+
+def test_derived_quantities_are_compiled_once(decay, monkeypatch):
+    expected = {name: row.estimate for name, row in of.fit(decay.problem).derived.items()}
+    monkeypatch.setattr(derived, "FunctionLibrary", None)  # nothing can be compiled from now on
+    again = of.fit(decay.problem.with_start(k=0.9))
+    assert {name: row.estimate for name, row in again.derived.items()} == pytest.approx(expected, rel=1e-4)
 
 
 def test_derived_quantities_per_experiment():

@@ -41,13 +41,13 @@ class Variant:
 
 def pattern_of(experiment: Experiment) -> Pattern:
     """Return what `experiment` replaces, numbers left out: experiments with equal patterns share a map."""
-    overrides = experiment.periods[0].overrides
+    overrides = experiment.overrides
     return tuple((name, value if isinstance(value, str) else None) for name, value in sorted(overrides.items()))
 
 
 def constants_of(experiment: Experiment) -> list[float]:
     """Return the numbers of the experiment's overrides, in the order of its pattern."""
-    overrides = experiment.periods[0].overrides
+    overrides = experiment.overrides
     return [float(value) for _, value in sorted(overrides.items()) if not isinstance(value, str)]
 
 
@@ -61,7 +61,7 @@ def variant_of(problem: Problem, pattern: Pattern) -> Variant:
     """Decide what is lifted and what is inlined for the experiments with this pattern."""
     model = problem.model
     moving = {model.time, *model.states}
-    ever = {name for e in problem.experiments for name in e.periods[0].overrides if state_of_initial(name) is None}
+    ever = {name for e in problem.experiments for name in e.overrides if state_of_initial(name) is None}
     overrides = {name: text for name, text in pattern if state_of_initial(name) is None}
     computed = {p.name: p.expression for p in problem.parameters if p.expression is not None}
     replacing = computed_parameters(problem)

@@ -43,6 +43,8 @@ class SymbolicFunction:
         Names of the arrays that, stacked, make z.
     directional
         Whether native code for directional derivatives is wanted.
+    differentiated
+        Whether that of the Jacobian is; without it, there are no derivatives of any order.
     """
 
     name: str
@@ -51,6 +53,7 @@ class SymbolicFunction:
     by: tuple[str, ...]
     out: Any
     directional: bool = False
+    differentiated: bool = True
 
     @cached_property
     def value(self) -> Any:
@@ -95,9 +98,9 @@ class NativeFunction:
     Attributes
     ----------
     value, jacobian, directions
-        Addresses (see `odefit.native.calls` for the signatures); the last one is 0 if not asked for.
+        Addresses (see `odefit.native.calls` for the signatures); 0 for those that were not asked for.
     row_ptr, col
-        CSR pattern of the Jacobian with respect to z; shapes ``(n_out + 1,)`` and ``(n_nonzero,)``.
+        CSR pattern of the Jacobian with respect to z; shapes ``(n_out + 1,)`` and ``(n_nonzero,)``; empty without one.
     """
 
     name: str
@@ -153,7 +156,7 @@ class FunctionLibrary:
         self._title = title
         self._symbolic = tuple(functions)
         self._serialised = [function.value.serialize() for function in functions]
-        self._layout = [f"{f.name}:{','.join(f.by)}:{f.directional}" for f in functions]
+        self._layout = [f"{f.name}:{','.join(f.by)}:{f.directional}:{f.differentiated}" for f in functions]
         stored = self._stored("first", self._build_first)
         self._first = LoadedObject(stored.code)
         self._facts = stored.facts
@@ -171,9 +174,11 @@ class FunctionLibrary:
         module = _Module()
         facts: dict[str, Any] = {}
         for symbolic in self._symbolic:
-            jacobian, row_ptr, col = symbolic.jacobian()
             module.add(symbolic, symbolic.value)
-            module.add(symbolic, jacobian)
+            row_ptr, col = [], []
+            if symbolic.differentiated:
+                jacobian, row_ptr, col = symbolic.jacobian()
+                module.add(symbolic, jacobian)
             if symbolic.directional:
                 module.add(symbolic, symbolic.directions(), wide=[f"v_{name}" for name in symbolic.by])
             facts[symbolic.name] = {"row_ptr": row_ptr, "col": col}
@@ -198,7 +203,7 @@ class FunctionLibrary:
             n_out=symbolic.out.numel(),
             n_in=symbolic._z.numel(),
             value=self._first.address(name),
-            jacobian=self._first.address(f"{name}_jacobian"),
+            jacobian=self._first.address(f"{name}_jacobian") if symbolic.differentiated else 0,
             directions=self._first.address(f"{name}_directions") if symbolic.directional else 0,
             row_ptr=np.array(facts["row_ptr"], dtype=np.int64),
             col=np.array(facts["col"], dtype=np.uint64),  # unsigned: numba need not look for negative indices

@@ -61,12 +61,16 @@ class CompiledModel:
 
 @dataclass(frozen=True, eq=False)
 class NativeVariant:
-    """The code of one right-hand side, its observables and, where they are expressions, their standard deviations."""
+    """The code of one right-hand side, its observables and, where they are expressions, their standard deviations.
+
+    What else is compiled of it on demand is `kept` here.
+    """
 
     model: CompiledModel
     observe: NativeFunction
     sigma: NativeFunction | None
     symbolic: Variant
+    kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
 
 @dataclass(frozen=True, eq=False)

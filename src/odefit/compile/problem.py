@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile.conditions import Variant
 from odefit.compile.functions import NativeFunction
-from odefit.compile.native_problem import CompiledModel
+from odefit.compile.native_problem import CompiledModel, NativeVariant
 from odefit.compile.parameter_map import Unknowns, map_parameters
 from odefit.compile.scales import natural_values, scaled_array
 from odefit.compile.structure import CompiledStructure, compiled_structure
@@ -115,8 +114,8 @@ class CompiledProblem:
         """Return the standard deviations of the observables of experiment `e`; see `CompiledStructure.sigma`."""
         return self.structure.sigma(e)
 
-    def variant(self, e: int) -> Variant:
-        """Return what experiment `e` changes in the model, symbolically."""
+    def variant(self, e: int) -> NativeVariant:
+        """Return the code of the model as experiment `e` changes it."""
         return self.structure.variant(e)
 
     @property

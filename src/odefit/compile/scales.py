@@ -54,12 +54,13 @@ def natural_values(codes, theta, lower, upper, q, dq, d2q):
         q[i], dq[i], d2q[i] = natural_value(codes[i], theta[i], lower[i], upper[i])
 
 
-def scaled(code: int, value: float, lower: float, upper: float) -> float:
+@kernel(inline=True)
+def solver_value(code, value, lower, upper):
     """Return theta for a natural value; values that the scale cannot reach map to -inf or inf."""
     if code == LINEAR:
         return value
-    if code in (LOG, LOG10):
-        if value <= 0:
+    if code == LOG or code == LOG10:
+        if value <= 0.0:
             return -math.inf
         return math.log(value) if code == LOG else math.log10(value)
     if value <= lower:
@@ -67,11 +68,24 @@ def scaled(code: int, value: float, lower: float, upper: float) -> float:
     return math.inf if value >= upper else math.log((value - lower) / (upper - value))
 
 
+@kernel
+def solver_values(codes, natural, lower, upper, theta):
+    """Fill theta (n_theta,); return the first value outside its bounds or out of reach of its scale, -1 if none is."""
+    for i in range(natural.size):
+        if not lower[i] <= natural[i] <= upper[i]:  # NaN, too
+            return i
+        theta[i] = solver_value(codes[i], natural[i], lower[i], upper[i])
+        if not math.isfinite(theta[i]):
+            return i
+    return -1
+
+
 def scaled_array(
     codes: npt.NDArray[np.int64], values: npt.NDArray[np.float64], lower, upper
 ) -> npt.NDArray[np.float64]:
-    """Apply `scaled` elementwise."""
+    """Return theta for natural values, inside the bounds or not; see `solver_value`."""
     result = np.array(values, dtype=float)
     for i in np.flatnonzero(codes != LINEAR):
-        result[i] = scaled(int(codes[i]), float(values[i]), float(lower[i]), float(upper[i]))
+        # a few values once per problem: not worth the loading of a kernel
+        result[i] = solver_value.py_func(int(codes[i]), float(values[i]), float(lower[i]), float(upper[i]))
     return result

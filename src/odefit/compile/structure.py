@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile.conditions import Variant, constants_of, formal_parameters
+from odefit.compile.conditions import constants_of, formal_parameters
 from odefit.compile.functions import NativeFunction
-from odefit.compile.native_problem import CompiledModel, NativeProblem, native_problem
+from odefit.compile.native_problem import CompiledModel, NativeProblem, NativeVariant, native_problem
 from odefit.compile.parameter_map import Mapping
 from odefit.compile.penalties import penalty_constants
 from odefit.compile.scales import CODES, LINEAR
@@ -89,9 +89,9 @@ class CompiledStructure:
         """
         return self._native.variants[self._native.variant_of[e]].sigma
 
-    def variant(self, e: int) -> Variant:
-        """Return what experiment `e` changes in the model, symbolically."""
-        return self._native.variants[self._native.variant_of[e]].symbolic
+    def variant(self, e: int) -> NativeVariant:
+        """Return the code of the model as experiment `e` changes it; experiments that change the same share it."""
+        return self._native.variants[self._native.variant_of[e]]
 
     @cached_property
     def mappings(self) -> tuple[Mapping, ...]:

@@ -107,6 +107,10 @@ class Criterion(Protocol):
         """
         ...
 
+    def score(self, differences: Array, roots: Array, *, absolute: bool) -> Array:
+        """Return the derivatives of `log_likelihood` by the differences, (N,); NaN if there is no likelihood."""
+        ...
+
     def variance(self, differences: Array, dof: float, *, absolute: bool) -> float:
         """Return the factor between the inverse of the information and the covariance; NaN if it is unknown."""
         ...

@@ -105,6 +105,13 @@ class SumOfSquares:
             return math.nan
         return constant - 0.5 * n * (1.0 + math.log(sum_of_squares / n))
 
+    def score(self, differences: Array, roots: Array, *, absolute: bool) -> Array:
+        """Return the derivatives of the log likelihood by the differences."""
+        if absolute:
+            return -differences
+        sum_of_squares = float(differences @ differences)
+        return differences * (-roots.size / sum_of_squares if 0.0 < sum_of_squares < math.inf else math.nan)
+
     def variance(self, differences: Array, dof: float, *, absolute: bool) -> float:
         """Return the variance of the residuals, 1 where standard deviations were given."""
         if absolute:

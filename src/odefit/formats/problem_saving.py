@@ -100,7 +100,7 @@ def _parameter(parameter: Parameter) -> Any:
 
 
 def _experiment(experiment: Experiment) -> dict[str, Any]:
-    overrides = experiment.periods[0].overrides
+    overrides = experiment.overrides
     for name in (*OPTIONS, *PLANNED):
         if name in overrides:
             raise ProblemError(

@@ -33,7 +33,7 @@ _ROUNDING = 1e-9
 
 def condition_names(experiments: Iterable[Experiment]) -> tuple[str, ...]:
     """Return the names that some experiment sets, initial values left out."""
-    every = (name for one in experiments for name in one.periods[0].overrides)
+    every = (name for one in experiments for name in one.overrides)
     return tuple(dict.fromkeys(name for name in every if state_of_initial(name) is None))
 
 
@@ -54,7 +54,7 @@ def _is_condition(problem: Problem, experiment: Experiment, name: str, rows: npt
     """Tell whether `name` is a condition of `experiment`; compare the measurements in `rows`."""
     data = problem.measurements
     number = _number(problem, experiment, name)
-    is_set = name in experiment.periods[0].overrides
+    is_set = name in experiment.overrides
     if math.isfinite(number):
         far = np.abs(data.value - number) > _ROUNDING * np.maximum(np.abs(data.value), abs(number))
         source = f"experiment '{experiment.name}' sets '{name}' to" if is_set else f"'{name}' is"

@@ -92,5 +92,14 @@ class Experiment(Value):
 
     @property
     def start(self) -> float:
-        """Time at which the experiment begins."""
+        """Time at which the experiment begins: that of its first period."""
         return self.periods[0].start
+
+    @property
+    def overrides(self) -> Mapping[str, float | str]:
+        """What the experiment replaces, from its beginning to its end.
+
+        There is one period now, whose replacements hold all the time.  With several they differ from period to period:
+        then this will be those of the first, with which the experiment begins.
+        """
+        return self.periods[0].overrides

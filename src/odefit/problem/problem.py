@@ -29,7 +29,7 @@ from odefit.problem.validation import check_starts, validate, validate_data
 from odefit.problem.values import FrozenMapping
 
 if TYPE_CHECKING:
-    from odefit.api import PointEvaluation
+    from odefit.transcribe import PointEvaluation
 
 
 @dataclass(frozen=True)

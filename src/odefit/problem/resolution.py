@@ -56,7 +56,7 @@ def _with_own(problem: Problem, expressions: list[Any]) -> list[Any]:
 def resolve_in_experiment(problem: Problem, expression: Any, experiment: Experiment | None) -> Any:
     """Return `expression` in the parameters, with what `experiment` replaces (None: nothing) put in."""
     replacing = computed_parameters(problem)
-    for name, value in experiment.periods[0].overrides.items() if experiment else ():
+    for name, value in experiment.overrides.items() if experiment else ():
         if state_of_initial(name) is None:
             replacing[name] = problem.expression(value) if isinstance(value, str) else ca.SX(float(value))
     return resolved(problem, [expression], replacing)[0]

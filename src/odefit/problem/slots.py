@@ -105,7 +105,7 @@ def slot_layout(parameters: Sequence[Parameter], experiments: Sequence[Experimen
             slots.append((name, "", place))
         elif parameter.per == "experiment":
             for experiment, slot_of in zip(experiments, of_experiment, strict=True):
-                if name not in experiment.periods[0].overrides:
+                if name not in experiment.overrides:
                     slot_of[name] = len(slots)
                     slots.append((f"{name}[{experiment.name}]", experiment.name, place))
         else:
@@ -117,7 +117,7 @@ def slot_layout(parameters: Sequence[Parameter], experiments: Sequence[Experimen
                 of_group[name] = FrozenMapping(index)
             else:
                 for experiment, slot_of, values in zip(experiments, of_experiment, by_experiment, strict=True):
-                    if name not in experiment.periods[0].overrides:
+                    if name not in experiment.overrides:
                         slot_of[name] = index[_only(values, experiment.name, parameter)]
     shared = {i for i, (_, _, place) in enumerate(slots) if parameters[place].per is None}
     fitted = _fitted(experiments, data, of_experiment, shared)

@@ -51,7 +51,7 @@ def _check_values(problem: Problem) -> None:
     """Every name without an equation has a value in every experiment."""
     known = {p.name for p in problem.parameters}
     for name in problem.model.parameters:
-        lacking = [e.name for e in problem.experiments if name not in e.periods[0].overrides]
+        lacking = [e.name for e in problem.experiments if name not in e.overrides]
         if name not in known and lacking:
             raise ProblemError(
                 f"'{name}' is used in the equations but has no value{suggestion(name, known)} "
@@ -76,7 +76,7 @@ def _check_parameters(problem: Problem, used: set[str]) -> None:
 def _check_overrides(problem: Problem) -> None:
     model = problem.model
     for experiment in problem.experiments:
-        for name in experiment.periods[0].overrides:
+        for name in experiment.overrides:
             state = state_of_initial(name)
             if state is not None and state not in model.states:
                 raise ProblemError(
@@ -122,7 +122,7 @@ def _check_expressions(problem: Problem) -> set[str]:
         if parameter.expression is not None:
             look(parameter.expression, f"the expression of '{parameter.name}'", moving)
     for experiment in problem.experiments:
-        for name, value in experiment.periods[0].overrides.items():
+        for name, value in experiment.overrides.items():
             if isinstance(value, str):
                 allowed: dict[str, Any] = moving if state_of_initial(name) else {}
                 look(value, f"'{name}' in experiment '{experiment.name}'", allowed)

@@ -80,8 +80,8 @@ def _experiments(problem: Problem) -> list[str]:
         words = [", ".join(counts) if counts else "no data: a prediction"]
         if experiment.use == "validate":
             words.append("scored, not fitted")
-        if experiment.periods[0].overrides:
-            changes = ", ".join(f"{name} = {value}" for name, value in experiment.periods[0].overrides.items())
+        if experiment.overrides:
+            changes = ", ".join(f"{name} = {value}" for name, value in experiment.overrides.items())
             words.append(f"with {changes}")
         lines += textwrap.wrap(
             f"  {experiment.name}: {'; '.join(words)}", _WIDTH, subsequent_indent="    ", drop_whitespace=True

@@ -6,14 +6,16 @@ Parameters at a bound have no variance; a quantity that depends on an undetermin
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile import CompiledProblem, Curves
+from odefit.compile import CompiledProblem, curves_of
 from odefit.integrate import Status
 from odefit.integrate.experiment import solve_experiment
+from odefit.native.kernel import kernel
 from odefit.problem import Problem
 from odefit.statistics.covariance import ParameterStatistics
 
@@ -29,13 +31,36 @@ class Estimate(NamedTuple):
 
 
 def standard_errors(gradients: Array, covariance: Array) -> Array:
-    """Return the standard errors of quantities with these gradients (..., n)."""
-    # a NaN of the covariance matters only where the gradient does not vanish
-    undetermined = np.isnan(np.diag(covariance))
-    touched = np.any(gradients[..., undetermined] != 0.0, axis=-1)
+    """Return the standard errors of quantities with these gradients (..., n); NaN for those that do not exist."""
+    out = np.empty(gradients.shape[:-1])
+    rows = np.ascontiguousarray(gradients).reshape(out.size, covariance.shape[0])
     clean = np.where(np.isnan(covariance), 0.0, covariance)
-    variance = np.einsum("...i,ij,...j->...", gradients, clean, gradients)
-    return np.where(touched, np.nan, np.sqrt(np.maximum(variance, 0.0)))
+    fill_errors(rows, clean, np.isnan(np.diag(covariance)), out.reshape(-1))
+    return out
+
+
+@kernel
+def fill_errors(gradients, covariance, undetermined, out):
+    """Fill `out` (k,) with the roots of g'Cg for the rows g of `gradients` (k, n).
+
+    A curve depends on few of many parameters: zeros are left out.  What depends on an `undetermined` one has no error.
+    """
+    n = covariance.shape[0]
+    place, value = np.empty(n, np.int64), np.empty(n)
+    for k in range(out.size):
+        size, exists = 0, True
+        for i in range(n):
+            if gradients[k, i] != 0.0:
+                place[size], value[size] = i, gradients[k, i]
+                exists = exists and not undetermined[i]
+                size += 1
+        variance = 0.0
+        for a in range(size):
+            row = 0.0
+            for b in range(size):
+                row += covariance[place[a], place[b]] * value[b]
+            variance += row * value[a]
+        out[k] = np.nan if not exists else 0.0 if variance <= 0.0 else math.sqrt(variance)
 
 
 def with_interval(value: float, error: float, quantile: float) -> Estimate:
@@ -75,19 +100,19 @@ def prediction_band(
     """
     order = 1 if statistics is not None else 0
     seeds, trajectory = solve_experiment(problem, compiled, theta, e, times, order)
-    curves = Curves(problem, compiled.variant(e), by_row=row_slots is not None)
+    curves = curves_of(problem, compiled, e, by_row=row_slots is not None)
     indices = np.empty(0, dtype=np.int64) if row_slots is None else row_slots
     slots, slopes = compiled.slot_values(theta)
-    p = np.concatenate((seeds.p, slots[indices]))
-    values = curves.values(times, trajectory.y, p)
+    a = slots[indices]
+    values = curves.values(times, trajectory.y, seeds.p, a)
     errors = np.full(values.shape, np.nan)
     if statistics is not None:
-        slot_derivatives = np.zeros((indices.size, compiled.n_theta))
+        da = np.zeros((indices.size, compiled.n_theta))
         place = compiled.theta_of_q[indices]
         free = np.flatnonzero(place >= 0)
-        slot_derivatives[free, place[free]] = slopes[indices[free]]
-        dp = np.concatenate((compiled.all_derivatives(theta, e), slot_derivatives))
-        by_theta = curves.derivatives(times, trajectory.y, trajectory.S, compiled.columns[e], p, dp)
+        da[free, place[free]] = slopes[indices[free]]
+        dp = compiled.all_derivatives(theta, e)
+        by_theta = curves.derivatives(times, trajectory.y, trajectory.S, compiled.columns[e], seeds.p, dp, a, da)
         errors = standard_errors(by_theta, statistics.covariance)
     failure = "" if trajectory.status is Status.OK else trajectory.sentence(compiled.model(e))
     return Band(problem.experiments[e].name, times, curves.names, values, errors, failure)

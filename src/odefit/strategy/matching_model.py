@@ -201,7 +201,7 @@ def _only(rows: Any, offset: Any, usable: Flags) -> tuple[Any, Any]:
 
 
 def _initial(problem: Problem, state: str, experiment: Experiment) -> Any:
-    for name, value in experiment.periods[0].overrides.items():
+    for name, value in experiment.overrides.items():
         if state_of_initial(name) == state:
             return problem.expression(value) if isinstance(value, str) else ca.SX(float(value))
     return problem.model.initial[state]

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile import Curves
+from odefit.compile import curves_of as model_curves
 from odefit.errors import OdefitError, ProblemError, suggestion
 from odefit.problem import Problem
 from odefit.statistics.delta import Band, prediction_band
@@ -89,7 +89,7 @@ def series_of(result: FitResult, experiments: list[int], observables: list[str])
     data, compiled = problem.measurements, result.plan.compiled
     series = []
     for e in experiments:
-        same_for_all = Curves(problem, compiled.variant(e)).names
+        same_for_all = model_curves(problem, compiled, e).names
         of_experiment = (data.experiment == problem.experiments[e].name) & np.isfinite(data.value)
         for observable in observables:
             rows = np.flatnonzero(of_experiment & (data.observable == observable))
