@@ -8,9 +8,9 @@ import math
 import numba
 import numpy as np
 import pytest
+from tests.uncached import uncached
 
 from odefit.native.calls import call_directions, call_model, call_observe, call_observe_second, call_second
-from tests.uncached import uncached
 
 POINTER = ctypes.POINTER(ctypes.c_double)
 INPUTS = {"model": 3, "observe": 4, "second": 5, "observe_second": 6}

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numba.core.errors import TypingError
+from tests.uncached import uncached
 
 from odefit.native.kernel import kernel
-from tests.uncached import uncached
 
 
 @kernel(inline=True)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numba import types
 from numba.core.errors import TypingError
+from tests.uncached import uncached
 
 from odefit.native.kernel_calls import kernel_address, kernel_call
 from odefit.native.pool import SLACK, cut, keep_alive
 from odefit.native.records import Floats, Integers, Layout, Unsigned, packed
-from tests.uncached import uncached
 
 VECTOR = types.Array(types.float64, 1, "C")
 SIGNATURE = types.Tuple((types.float64, VECTOR))(types.float64, VECTOR)

@@ -7,9 +7,9 @@ import time
 
 import numpy as np
 import pytest
+from tests.uncached import uncached
 
 from odefit.native.stop import StopFlag, raise_on_interrupt, stop_on_interrupt
-from tests.uncached import uncached
 
 LIMIT = 10**11  # far more rounds than a test would wait for
 

@@ -58,8 +58,8 @@ def elimination_code(n: int, row_ptr: Index, col: Index) -> EliminationCode:
     if stored is None:
         stored = _build(n, row_ptr, col)
         store.save(name, stored)
-    arrays = (np.array(stored.facts[name], dtype=np.int64) for name in _STORED)
-    order = Elimination(row_ptr, ends_of_states(n, row_ptr, col), col, *arrays)
+    arrays = {name: np.array(stored.facts[name], dtype=np.int64) for name in _STORED}
+    order = Elimination(row_ptr, ends_of_states(n, row_ptr, col), col)._replace(**arrays)
     if not stored.code:
         return EliminationCode(order, None)
     library = LoadedObject(stored.code)

@@ -23,7 +23,7 @@ from odefit.native.records import Floats, Integers, Unsigned
 
 
 class Unknowns(NamedTuple):
-    """From theta to the slots: scale and natural bounds of each entry and its slot; values of all slots, for fixed ones."""
+    """From theta to the slots: scale, natural bounds and slot of each entry; values of all slots, for fixed ones."""
 
     scale_codes: Integers
     lower: Floats

@@ -102,9 +102,7 @@ class CompiledStructure:
         ):
             function = self.map_function(e)
             result.append(
-                Mapping(
-                    function.value, function.jacobian, 0, function.row_ptr, function.col, gather, constants, column
-                )
+                Mapping(function.value, function.jacobian, 0, function.row_ptr, function.col, gather, constants, column)
             )
         return tuple(result)
 

@@ -225,7 +225,7 @@ def ending(status: Status, t_end: float, cause: int, model: CompiledModel) -> st
 
 
 class Integrator(Protocol):
-    """A method for initial value problems, or a choice of some.  Instances hold no state and may be shared by threads."""
+    """A method for initial value problems, or a choice of some.  Instances hold no state; threads may share them."""
 
     @property
     def name(self) -> str:

@@ -68,7 +68,7 @@ def _rounding_left(n, block, s, new, old, r, relax, largest):
 
 @kernel(inline=True)
 def _refine_directions(task, e, room, passes):
-    """Solve for the new directions with an old factorisation, by refinement to rounding; tell whether it was reached."""
+    """Solve for the new directions with an old factorisation, by refinement; tell whether rounding was reached."""
     n, s, r, c0, shift = task.n, room.s, room.r, room.c[0], room.memory[SHIFT]
     relax, size = 2.0 * shift / (shift + c0), r.shape[1]
     rows, coefficients = registers_of(room.slot, room.c)

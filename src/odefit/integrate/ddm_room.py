@@ -19,7 +19,7 @@ DEPTH = MAX_ORDER + 2
 TEST, POWER = 1, 2
 """Bits of `Task.choices`: sensitivities take part in the error test; tolerances are raised to the power (k + 1)/k."""
 SHIFT, RATE, SCALE = range(3)
-"""Places in `Room.memory`: shift of the matrix in `a` (0: none), contraction of Newton's method, factor of the error."""
+"""Places in `Room.memory`: shift of the matrix in `a` (0: none), contraction of Newton's method, factor of errors."""
 ORDER, POINTS, SINCE, FAILS, MUST_DIVIDE, ITERATIONS, TAKEN, FRESH_NOW, WORST = range(9)
 """Places in `Room.state`: order of the step, past points, steps since it changed, failures in a row, whether the matrix
 must be factorised, iterations of the last step, steps of this piece, whether the matrix was factorised for this step,

@@ -25,8 +25,8 @@ import numpy as np
 
 from odefit.integrate.contract import Array, Status
 from odefit.integrate.directions import add_second, n_blocks, put_seeds, put_states, slopes_of
-from odefit.integrate.stepping import JACOBIAN, RHS, SECOND, first_nonfinite, initial_step, nonfinite_in
 from odefit.integrate.single_method import SingleMethod
+from odefit.integrate.stepping import JACOBIAN, RHS, SECOND, first_nonfinite, initial_step, nonfinite_in
 from odefit.integrate.time_loop import NOT_FINITE, SOLVED, Method, time_loop
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
@@ -107,7 +107,7 @@ class Room(NamedTuple):
     Attributes
     ----------
     y, k, states
-        State at the beginning of a step; slopes and states of the stages, of which the last one of a step is the new one.
+        State at the beginning of a step; slopes and states of the stages, the last one of a step being the new one.
     weights
         Of the stages in the continuous extension.
     c, z, slopes, seeds
@@ -241,7 +241,7 @@ def _beginner(scheme: Scheme) -> Any:
 
 
 def _attempter(scheme: Scheme) -> Any:
-    """Return `Method.attempt`: the stages of the states, and those of the continuous extension where output needs them."""
+    """Return `Method.attempt`: the stages of the states, those of the continuous extension where output needs them."""
     state_stages, extension_stages, error = scheme.state_stages, scheme.extension_stages, scheme.error
     n_stages, n_all = scheme.n_stages, scheme.nodes.size
     n_extension = n_all - n_stages
@@ -390,8 +390,8 @@ def _controllers(scheme: Scheme) -> tuple[Any, Any]:
 def explicit_method(scheme: Scheme) -> Method:
     """Return the steps of a Runge-Kutta method.
 
-    What depends on the scheme alone is decided before anything is compiled: a method whose continuous extension needs no
-    stages of its own does not pay for them.
+    What depends on the scheme alone is decided before anything is compiled: a method whose continuous extension needs
+    no stages of its own does not pay for them.
     """
     retry, advance = _controllers(scheme)
     return Method(

@@ -1,4 +1,4 @@
-"""Who integrates a task, and with which linear algebra: the one place where statuses that ask for something are answered.
+"""Who integrates a task, and with which linear algebra: the one place where statuses that ask for something get it.
 
 A kernel that cannot go on as it was told ends with a status: an explicit method that meets a stiff model (STIFF, or too
 many steps), or an elimination whose entries grow (REORDER).  `Selection.answer` says whether it is worth while to try
@@ -107,5 +107,5 @@ class Selection:
         self._patience = n_steps if self._number > 0 else self._limit
 
     def forget(self) -> None:
-        """Note that the task failed."""
+        """Let go of that: the task failed, or the next choice is not to depend on it."""
         self._patience = self._limit

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
@@ -39,12 +39,12 @@ class SingleMethod:
         `Task.choices`.
     """
 
-    name: ClassVar[str]
-    kernel: ClassVar[Any]
-    derivatives: ClassVar[str] = "discrete"
-    implicit: ClassVar[bool] = False
-    variable_order: ClassVar[bool] = False
-    highest_order: ClassVar[int] = 2
+    name: str
+    kernel: Any
+    derivatives: str = "discrete"
+    implicit: bool = False
+    variable_order: bool = False
+    highest_order: int = 2
     choices: int = 0
 
     @cached_property

@@ -8,7 +8,7 @@ import numpy as np
 
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
-from odefit.integrate.contract import Array, Counters, Integrator, Run, Status, StepGrid, Trajectory
+from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Trajectory
 from odefit.integrate.selection import Selection
 from odefit.integrate.task import KEEPING, METHOD, SINK, Kept, Task, keep_states
 from odefit.native.kernel import kernel
@@ -62,7 +62,11 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, kept):
         ),
     )  # fmt: skip
     _write_elimination(table, 0, elimination)
-    _write_kept(table, 0, (kept.y.reshape(kept.y.size), kept.first.reshape(kept.first.size), kept.second.reshape(kept.second.size)))
+    _write_kept(
+        table,
+        0,
+        (kept.y.reshape(kept.y.size), kept.first.reshape(kept.first.size), kept.second.reshape(kept.second.size)),
+    )
     size = 1 if replay else 64
     return _call_method(method, (table, 0, order, replay, np.empty(size), np.empty(size, np.int64), 0))
 

@@ -42,7 +42,8 @@ class Task(NamedTuple):
     stop
         A flag that ends the integration.
     sink, method
-        Addresses of the kernel that is called at output times, see `SINK`, and of the one that integrates, see `METHOD`.
+        Addresses of the kernel that is called at output times, see `SINK`, and of the one that integrates, see
+        `METHOD`.
     """
 
     value: int
@@ -95,9 +96,9 @@ _MATRIX = types.Array(types.float64, 2, "C")
 _STEPS, _ORDERS = types.Array(types.float64, 1, "C"), types.Array(types.int64, 1, "C")
 
 SINK = types.int64(_TABLE, types.int64, types.int64, _MATRIX, _MATRIX, _MATRIX)
-"""``sink(table, i, index, y, s, s2)``: output number `index` of task `i`, states and directions in row 0; returns `index`.
+"""``sink(table, i, index, y, s, s2)``: output number `index` of task `i`; returns `index`.
 
-Directions are in blocks of four, see `odefit.integrate.directions`.
+States and directions are in row 0, these in blocks of four, see `odefit.integrate.directions`.
 """
 
 call_sink = kernel_call(SINK)
@@ -105,7 +106,13 @@ call_sink = kernel_call(SINK)
 METHOD = types.Tuple(
     (types.int64, types.float64, types.int64, types.float64, types.int64, types.int64, _STEPS, _ORDERS)
 )(_TABLE, types.int64, types.int64, types.boolean, _STEPS, _ORDERS, types.int64)
-"""``solve(table, i, order, replay, steps, orders, n_steps)``: every method; see `odefit.integrate.time_loop`."""
+"""``solve(table, i, order, replay, taken, orders, n_taken)``: every method, made by `odefit.integrate.time_loop`.
+
+With derivatives up to `order`; with `replay` the steps of the task's grid are taken again.  Steps that are chosen, and
+their orders, are noted in `taken` and `orders`, behind `n_taken` that are there.  Returns status code, time reached,
+state to blame (-1: none), largest error over tolerance, number of outputs written, `n_taken`, and the two arrays, which
+are longer ones if they had to grow.
+"""
 
 
 @kernel

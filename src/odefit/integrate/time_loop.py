@@ -45,15 +45,15 @@ class Method(NamedTuple):
         Try steps of size `h` from `t` to `t_new`; the next output is at `t_out`.  On replay `step` is the number of the
         step in the grid, else -1.  Return how it ended, the largest error over tolerance, and the state it belongs to.
     differentiate(task, elimination, room, t, h, t_new)
-        Compute the directions of a step that is taken: return status, the state to blame, and their error over tolerance
-        (0: they take no part in the error test).
+        Compute the directions of a step that is taken: return status, the state to blame, and their error over
+        tolerance (0: they take no part in the error test).
     retry(task, room, ratio, outcome)
         Return by how much to shorten a step that was rejected.
     interpolate(task, room, t, h, t_new, t_out)
         Write states and directions at `t_out` to ``room.y_out``, ``room.s_out`` and ``room.s2_out``, in row 0.
     advance(task, room, t, h, t_new, ratio, replay)
-        Move to the end of a step that is taken: return status, the factor of the next step size, and what the grid notes
-        as its order.
+        Move to the end of a step that is taken: return status, the factor of the next step size, and what the grid
+        notes as its order.
     """
 
     stride: int
@@ -79,13 +79,11 @@ def _step_length(t, h, t_end, stride, attempts, max_steps, was_nonfinite):
     return (_TOO_MANY if attempts + stride > max_steps else _OK), h, last
 
 
-def time_loop(name: str, method: Method) -> Any:
-    """Return the kernel `name` that integrates by `method`."""
-    stride, make_room, begin, attempt, differentiate, retry, interpolate, advance = method
+def _output(interpolate: Any) -> Any:
+    """Return the kernel that hands what was asked for up to `t_new` to the sink, and tells which output is next."""
 
     @kernel(inline=True)
     def write_outputs(table, i, task, room, t, h, t_new, next_time):
-        """Hand what was asked for up to `t_new` to the sink; return the number of the next output."""
         times = task.times
         while next_time < times.size and times[next_time] <= t_new:
             interpolate(task, room, t, h, t_new, times[next_time])
@@ -93,24 +91,18 @@ def time_loop(name: str, method: Method) -> Any:
             next_time += 1
         return next_time
 
+    return write_outputs
+
+
+def time_loop(name: str, method: Method) -> Any:
+    """Return the kernel `name` that integrates by `method`."""
+    stride, make_room, begin, attempt, differentiate, retry, interpolate, advance = method
+    write_outputs = _output(interpolate)
+
     @kernel
     @named(name)
     def solve(table, i, order, replay, taken, orders, n_taken):
-        """Integrate task `i` of a table through all its pieces.
-
-        Parameters
-        ----------
-        order, replay
-            Of the derivatives wanted; whether the steps of the task's grid are taken again.
-        taken, orders, n_taken
-            Where chosen steps and their orders are noted, behind `n_taken` that are there.
-
-        Returns
-        -------
-        status, t, cause, ratio, reached, n_taken, taken, orders
-            Status code, time reached, state to blame (-1: none), largest error over tolerance, number of outputs
-            written; the steps, in longer arrays if they had to grow.
-        """
+        """Integrate task `i` of a table through all its pieces; see `METHOD`."""
         task, elimination = task_at(table, i), elimination_at(table, i)
         counts, ends = task.counts, task.ends
         for j in range(_COUNTERS):
@@ -120,9 +112,9 @@ def time_loop(name: str, method: Method) -> Any:
         status, cause, ratio_most = _OK, -1, 0.0
         t, h, rejected, attempts, step = task.start, 0.0, 0, 0, 0
         next_time = 0
-        if task.times.size > 0 and task.times[0] <= t:
-            call_sink(task.sink, (table, i, 0, room.y_out, room.s_out, room.s2_out))
-            next_time = 1
+        while next_time < task.times.size and (task.times[next_time] <= t or task.n == 0):
+            call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
+            next_time += 1
 
         for piece in range(ends.size if task.n > 0 else 0):
             t_end, begun = ends[piece], n_taken

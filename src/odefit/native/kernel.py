@@ -191,7 +191,7 @@ def kernel(function: Any = None, *, inline: bool = False, allocating: bool = Fal
 
 
 class _Helper(CPUDispatcher):
-    """A helper of kernels has no door for Python: half the time of its compilation would go into one that nobody uses."""
+    """A helper of kernels has no door for Python: half of its compilation would go into one that nobody uses."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         raise TypeError(f"{self.__name__} is a helper of kernels; call it from one, or its py_func")

@@ -1,8 +1,8 @@
 """Many arrays in one allocation.
 
 A method works with some thirty arrays, and an integration may take ten microseconds: they are cut from one *pool*.
-What `cut` returns owns nothing, and the compiler does not know that it is part of the pool: loops over two such arrays are
-as fast as over separate ones.  The pool must stay alive (`keep_alive`) as long as its parts are used.
+What `cut` returns owns nothing, and the compiler does not know that it is part of the pool: loops over two such arrays
+are as fast as over separate ones.  The pool must stay alive (`keep_alive`) as long as its parts are used.
 """
 
 from __future__ import annotations

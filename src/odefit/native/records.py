@@ -5,8 +5,8 @@ them may need thirty arrays.  They are packed once into a *record*, two words a 
 a number and 0.
 
 A record is declared once, as a named tuple whose annotations say what each field is: ``int``, ``float``, `Floats`,
-`Integers` or `Unsigned`.  A row of a table may hold several such parts, one behind the other: a `Layout`.  A kernel reads
-a part with the reader that the layout makes, and has it as that named tuple again.
+`Integers` or `Unsigned`.  A row of a table may hold several such parts, one behind the other: a `Layout`.  A kernel
+reads a part with the reader that the layout makes, and has it as that named tuple again.
 
 A record does not keep its arrays alive: whoever owns it must.  A kernel that notes arrays of its own says
 `odefit.native.pool.keep_alive` behind the calls that use the record.

@@ -1,8 +1,8 @@
 """Tasks in one native call: parameters, integration, residuals.
 
 A small problem would spend as long between kernels as in them.  Therefore an evaluation is one kernel.  What it needs
-of each task stands in a row of a table (see `odefit.transcribe.record`); the method that integrates a task, and the sink
-that makes rows of residuals at its output times, are called by their addresses there.
+of each task stands in a row of a table (see `odefit.transcribe.record`); the method that integrates a task, and the
+sink that makes rows of residuals at its output times, are called by their addresses there.
 """
 
 from __future__ import annotations

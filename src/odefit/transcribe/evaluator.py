@@ -21,8 +21,6 @@ import numpy.typing as npt
 from odefit.compile.scales import solver_values
 from odefit.criteria import SumOfSquares
 from odefit.errors import FitError, OdefitError, ProblemError, suggestion
-from odefit.integrate import integrator
-from odefit.integrate.auto import Auto
 from odefit.native.stop import StopFlag, raise_on_interrupt
 from odefit.problem import Problem
 from odefit.solve import Evaluation, Failed
@@ -148,8 +146,6 @@ class Evaluator:
         # residuals are differences of model and data whatever the criterion makes of them
         self._own = plan.criterion.name != SumOfSquares.name
         self._rows = problem.with_settings(criterion=SumOfSquares.name) if self._own else problem
-        method = integrator(problem.settings.integrator)
-        self._stiff = method.stiff.name if isinstance(method, Auto) else ""
         self._frozen: Array | None = None
         self._lock = threading.Lock()
         self._here = _Workspace()
@@ -274,15 +270,8 @@ class Evaluator:
         objective = here.objective
         if objective is None:
             objective = here.objective = SingleShooting(self._rows, here.stop, readapt=True)
-        evaluation = objective.evaluate(theta, order)
-        if isinstance(evaluation, Failed) or (self._stiff and self._gave_up(objective)):
-            # an objective remembers where the explicit method gave up; the next point is not to depend on that
-            here.objective = None
-        return evaluation
-
-    def _gave_up(self, objective: SingleShooting) -> bool:
-        """Tell whether the method to begin with left an experiment to the stiff one."""
-        return any([grid.method == self._stiff for grid in objective.grids or ()])
+        objective.forget()
+        return objective.evaluate(theta, order)
 
     def _replayed(self, theta: Array, order: int) -> Evaluation:
         """Evaluate on the frozen steps; the first point that can be solved chooses them."""

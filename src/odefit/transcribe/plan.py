@@ -124,7 +124,7 @@ class Arrangement:
 
     @cached_property
     def first_count(self) -> Indices:
-        """Where, among the numbers that steps are counted with, those of each task begin, and where the last ones end."""
+        """Where, among the numbers that steps are counted with, those of each task begin, and where the last end."""
         sizes = [len(Counters._fields) + o.ends.size for o in self.data.of_experiment]
         return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
@@ -197,7 +197,10 @@ def _planned(problem: Problem, use: str, data: Observations | None) -> Plan:
     def arrange() -> Arrangement:
         names = tuple(e.name for e in problem.experiments)
         arrangement = Arrangement(compiled.structure, measurements, criterion.joint, names, has_absolute_sigma(problem))
-        _ = arrangement.table, arrangement.penalty  # made now, by one thread: made by two, it could hold addresses of records that are gone
+        _ = (
+            arrangement.table,
+            arrangement.penalty,
+        )  # made now, by one thread: made by two, it could hold addresses of records that are gone
         return arrangement
 
     key = ("arrangement", use, criterion.joint)

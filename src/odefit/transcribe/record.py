@@ -121,7 +121,13 @@ def penalty_record(compiled: CompiledStructure, first_row: int, of_slot: Integer
     if function is None:
         return Penalty()
     return Penalty(
-        function.value, function.jacobian, function.row_ptr, function.col, compiled.penalty_constants, of_slot, first_row
+        function.value,
+        function.jacobian,
+        function.row_ptr,
+        function.col,
+        compiled.penalty_constants,
+        of_slot,
+        first_row,
     )
 
 

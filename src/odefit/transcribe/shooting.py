@@ -58,9 +58,7 @@ class Shooter:
         self._parallel = False
         self._counts = np.zeros(plan.first_count[-1], np.int64)
         self._table = plan.table.copy()
-        settle_tasks(
-            self._table, plan.first_count, self._counts, (self._rtol, self._atol), self._stop.array, _sink()
-        )
+        settle_tasks(self._table, plan.first_count, self._counts, (self._rtol, self._atol), self._stop.array, _sink())
         self._shared = plan.shared
         compiled = plan.compiled
         self._selections = [
@@ -85,6 +83,11 @@ class Shooter:
     def replay(self, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
         """Integrate all tasks at `x` on the present grids and fill their rows."""
         return self._shoot_all(x, order, True, residual, jacobian)
+
+    def forget(self) -> None:
+        """Let go of what earlier adaptations told about the choice of methods."""
+        for selection in self._selections:
+            selection.forget()
 
     def trajectory(self, x: Array, o: Observation, order: int, grid: StepGrid | None) -> Trajectory:
         """Integrate one experiment at `x`."""

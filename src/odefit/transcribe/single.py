@@ -85,6 +85,10 @@ class SingleShooting:
         self._fresh_at = x.tobytes()  # the caller's array may change
         return self._generation
 
+    def forget(self) -> None:
+        """Let go of what earlier points told about methods: the next adaptation depends on its point alone."""
+        self._shooter.forget()
+
     def evaluate(self, x: Array, order: int) -> Evaluation:
         """Replay the current grids at `x`."""
         fresh = self._fresh
@@ -99,7 +103,7 @@ class SingleShooting:
 
     def trajectory(self, x: Array, observation: Observation, order: int, grid: StepGrid | None) -> Trajectory:
         """Integrate one experiment at `x`."""
-        return self._shooter.trajectory(x, observation, order, grid)[0]
+        return self._shooter.trajectory(x, observation, order, grid)
 
     def _evaluate(self, x: Array, order: int, *, adapt: bool) -> Evaluation:
         if not adapt and self._shooter.grids is None:
