@@ -249,8 +249,9 @@ def data_of(name: str) -> Measurements:
 
 def test_experiments_that_replace_the_same_names_share_a_map():
     compiled = compile_problem(make())
-    assert compiled.map_of(1).function is compiled.map_of(2).function
-    assert len({id(compiled.map_of(e).function) for e in range(len(EXPERIMENTS))}) == len(EXPERIMENTS) - 1
+    structure = compiled.structure
+    assert structure.map_function(1) is structure.map_function(2)
+    assert len({id(structure.map_function(e)) for e in range(len(EXPERIMENTS))}) == len(EXPERIMENTS) - 1
 
 
 # ------------------------------------------------------------------------------------------- fixed parameters

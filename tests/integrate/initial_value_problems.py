@@ -15,7 +15,7 @@ import pytest
 
 import odefit as of
 from odefit.compile import CompiledModel, Seeds, compile_problem
-from odefit.integrate import METHODS, Integrator, Run, StepGrid, Trajectory, segment_ends
+from odefit.integrate import METHODS, Integrator, Run, StepGrid, Trajectory, piece_ends
 
 IMPLICIT = {"bdf3", "ddm"}
 """Methods that need Jacobians for the states themselves."""
@@ -152,7 +152,7 @@ def make_run(case: Case, theta=None, *, times=None, stops=None, seeds=None, seco
         return np.ascontiguousarray(array[chosen])
 
     p, y = slice(0, n_p), slice(n_p, None)
-    ends = segment_ends(case.t0, times, None if stops is None else np.asarray(stops, dtype=float))
+    ends = piece_ends(case.t0, times, None if stops is None else np.asarray(stops, dtype=float))
     arrays = [part(array, chosen) for array in (theta, seeds, second) for chosen in (p, y)]
     return Run.of(Seeds(*arrays), case.t0, times, ends)
 
@@ -167,15 +167,15 @@ def solve(method: Integrator, case: Case, run: Run, **options) -> Trajectory:
     return method.solve(case.model, run, **({"rtol": 1e-7, "atol": 1e-9} | options))
 
 
-def grid_of(method: Integrator, segments) -> StepGrid:
-    """Make a grid with these step sizes, segment by segment, laid out as `method` lays out its own."""
+def grid_of(method: Integrator, pieces) -> StepGrid:
+    """Make a grid with these step sizes, piece by piece, laid out as `method` lays out its own."""
     own = solve(method, CASES[0], make_run(CASES[0], times=[])).grid
-    counts = np.concatenate([own.counts, [len(segment) for segment in segments]]).astype(np.int64)
-    return StepGrid(method.name, np.concatenate(segments), counts)
+    counts = np.concatenate([own.counts, [len(piece) for piece in pieces]]).astype(np.int64)
+    return StepGrid(method.name, np.concatenate(pieces), counts)
 
 
 def counts_of(grid: StepGrid) -> list[int]:
-    return [segment.size for segment in grid.segments]
+    return [piece.size for piece in grid.pieces]
 
 
 STENCIL = {1: 4 / 5, 2: -1 / 5, 3: 4 / 105, 4: -1 / 280}

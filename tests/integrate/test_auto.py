@@ -133,8 +133,8 @@ def test_bioprocess_is_not_stiff_at_its_start_nor_near_it():
     assert n_ok >= 10
 
 
-def test_segments_together_decide_about_the_work_ahead():
-    """Each segment is short, the run is long."""
+def test_pieces_together_decide_about_the_work_ahead():
+    """Each piece is short, the run is long."""
     model, run = run_of(RELAXATION, [1e4], [0.0], [10.0], stops=np.arange(1, 1000) * 0.01)
     found = AUTO.solve(model, run, rtol=1e-3, atol=1e-5)
     assert found.status is Status.OK
@@ -285,13 +285,13 @@ def test_nothing_to_integrate(times):
     assert found.y.tolist() == [[2.0]] * len(times)
 
 
-def test_segment_without_length():
-    """A stop that stands twice ends a segment where it begins."""
+def test_piece_without_length():
+    """A stop that stands twice ends a piece where it begins."""
     model, run = run_of(RELAXATION, [1e4], [0.0], [10.0], stops=[1.0, 1.0, 5.0])
     assert run.ends.tolist() == [1.0, 1.0, 5.0, 10.0]
     found = AUTO.solve(model, run, rtol=1e-5, atol=1e-7, order=1)
     assert found.status is Status.OK
     assert found.grid.method == "ddm"
-    assert found.grid.segments[1].size == 0
+    assert found.grid.pieces[1].size == 0
     assert np.isfinite(found.S).all()
     same(AUTO.solve(model, run, grid=found.grid, rtol=1e-5, atol=1e-7, order=1), found)

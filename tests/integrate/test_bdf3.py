@@ -145,7 +145,7 @@ def test_arcs_have_three_equal_steps_that_double_or_halve(name, rtol):
     arcs = found.grid.steps.reshape(-1, 3)
     np.testing.assert_array_equal(arcs, arcs[:, :1].repeat(3, axis=1))
     ratios = arcs[1:, 0] / arcs[:-1, 0]
-    assert set(ratios[:-1]) <= {2.0, 1.0, 0.5, 0.25, 0.125}  # the last arc ends the segment
+    assert set(ratios[:-1]) <= {2.0, 1.0, 0.5, 0.25, 0.125}  # the last arc ends the piece
     doubled = ratios == 2.0
     assert doubled.any()
     assert not (doubled[1:] & doubled[:-1]).any()
@@ -194,14 +194,14 @@ def test_steps_shrink_where_the_solution_turns_sharply():
     assert found.y[0, 0] == pytest.approx(5.0, abs=1e-4)
 
 
-@pytest.mark.parametrize("segments", [[[0.1, 0.1]], [[0.1, 0.1, 0.2]], [[0.1] * 4], [[0.1, 0.1, 0.1, 0.2, 0.2, 0.1]]])
-def test_grid_without_arcs_is_refused(segments):
+@pytest.mark.parametrize("pieces", [[[0.1, 0.1]], [[0.1, 0.1, 0.2]], [[0.1] * 4], [[0.1, 0.1, 0.1, 0.2, 0.2, 0.1]]])
+def test_grid_without_arcs_is_refused(pieces):
     case = CASE["decay"]
     with pytest.raises(OdefitError, match="a step grid of 'bdf3' needs three equal steps in each arc"):
-        solve(BDF3, case, make_run(case), grid=grid_of(BDF3, segments))
+        solve(BDF3, case, make_run(case), grid=grid_of(BDF3, pieces))
 
 
-def test_grid_of_segments_that_are_no_arcs_is_refused():
+def test_grid_of_pieces_that_are_no_arcs_is_refused():
     """Six equal steps, but four and two of them: no arc may cross a stop."""
     case = CASE["decay"]
     with pytest.raises(OdefitError, match="needs three equal steps in each arc"):

@@ -28,7 +28,7 @@ def graded_grid(case, k: int, n_steps: int) -> StepGrid:
         growth.append(growth[-1] * SAFE_GROWTH)
     rest = span - sum(growth)
     steps = np.array([*growth, *[rest / round(rest / wanted)] * round(rest / wanted)])
-    return StepGrid.from_segments("ddm", [steps], np.minimum(np.arange(1, steps.size + 1), k))
+    return StepGrid.from_pieces("ddm", [steps], np.minimum(np.arange(1, steps.size + 1), k))
 
 
 def observed(errors) -> np.ndarray:
@@ -65,9 +65,7 @@ def test_polynomials_of_the_degree_of_the_order_are_exact(k):
 
     def error(order: int) -> float:
         orders = np.minimum(np.arange(1, len(steps) + 1), order)
-        found = DDM.solve(
-            model, run, grid=StepGrid.from_segments("ddm", [steps], orders), rtol=1e-7, atol=1e-9, order=1
-        )
+        found = DDM.solve(model, run, grid=StepGrid.from_pieces("ddm", [steps], orders), rtol=1e-7, atol=1e-9, order=1)
         np.testing.assert_allclose(found.S[0, 0], [found.y[0, 0] / 2.0, 1.0], rtol=1e-12)
         return abs(found.y[0, 0] - 2.0 * end**k / k)
 
@@ -79,7 +77,7 @@ def test_polynomials_of_the_degree_of_the_order_are_exact(k):
 @pytest.mark.parametrize("orders", [[2, 1, 1], [1, 3, 1], [1, 2, 4], [0, 1, 1], [1, 2, 7]])
 def test_orders_that_do_not_fit_are_refused(orders):
     case = CASES[0]
-    grid = StepGrid.from_segments("ddm", [[1.0, 1.0, 2.0]], orders)
+    grid = StepGrid.from_pieces("ddm", [[1.0, 1.0, 2.0]], orders)
     with pytest.raises(OdefitError, match="the orders of a step grid of 'ddm' do not fit"):
         solve(DDM, case, make_run(case), grid=grid)
 
@@ -87,7 +85,7 @@ def test_orders_that_do_not_fit_are_refused(orders):
 def test_grid_without_orders_is_refused():
     case = CASES[0]
     with pytest.raises(OdefitError, match="needs the order of each of its 3 steps"):
-        solve(DDM, case, make_run(case), grid=StepGrid.from_segments("ddm", [[1.0, 1.0, 2.0]]))
+        solve(DDM, case, make_run(case), grid=StepGrid.from_pieces("ddm", [[1.0, 1.0, 2.0]]))
 
 
 @by_case

@@ -54,7 +54,7 @@ def algebra(monkeypatch):
     """Let a test prescribe the linear algebra."""
 
     def prescribe(chosen):
-        monkeypatch.setattr("odefit.integrate.ddm.linear_algebra", lambda model: chosen)
+        monkeypatch.setattr("odefit.integrate.single_method.linear_algebra", lambda model: chosen)
 
     return prescribe
 
@@ -179,7 +179,7 @@ PAIR = "a{0}' = K*b{0}\nb{0}' = -K*a{0} - 3*K*b{0} + 0.1*c\na{0}(0) = 1\nb{0}(0)
 def count_calls(monkeypatch, name: str) -> list:
     calls: list = []
     function = getattr(elimination, name)
-    monkeypatch.setattr(f"odefit.integrate.ddm.{name}", lambda *a, **k: calls.append(a) or function(*a, **k))
+    monkeypatch.setattr(f"odefit.integrate.selection.{name}", lambda *a, **k: calls.append(a) or function(*a, **k))
     return calls
 
 

@@ -210,7 +210,7 @@ def test_step_rule():
     steps = chosen.grid.steps
     assert steps.size > 5
     t, x = case.t0, np.array(case.y0)
-    for h, h_next in zip(steps[:-2], steps[1:-1], strict=True):  # the last one ends the segment
+    for h, h_next in zip(steps[:-2], steps[1:-1], strict=True):  # the last one ends the piece
         run = make_run(case, times=[t + h])._replace(t0=t, y0=x)
         step = solve(METHOD, case, run, rtol=rtol, atol=atol, grid=grid_of(METHOD, [[h]]))
         assert h_next / h == pytest.approx(min(6.0, 0.9 * step.error_ratio ** (-1 / 8)), rel=1e-6)

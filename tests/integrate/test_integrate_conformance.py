@@ -23,7 +23,7 @@ from initial_value_problems import (
 
 from odefit.compile import Seeds
 from odefit.errors import OdefitError, ProblemError
-from odefit.integrate import METHODS, Bdf3, Dop853, Dopri5, Rk32, Run, Status, StepGrid, integrator, segment_ends
+from odefit.integrate import METHODS, Bdf3, Dop853, Dopri5, Rk32, Run, Status, StepGrid, integrator, piece_ends
 
 ORDERS = {"dopri5": (5, 4), "dop853": (8, 7), "rk32": (3, 3), "bdf3": (3, 3)}
 """Order of the solution at the grid points, and of the dense output between them; ddm has tests of its own."""
@@ -189,10 +189,10 @@ class TestConformance:
         np.testing.assert_allclose(found.y, y[:, :, 0], rtol=1e-5 * scale, atol=1e-6 * scale)
         np.testing.assert_allclose(found.S, s, rtol=1e-4 * scale, atol=1e-5 * scale)
         np.testing.assert_allclose(found.S2, s2[:, :, : found.S2.shape[2]], rtol=1e-3, atol=1e-4)
-        assert len(found.grid.segments) == 4
+        assert len(found.grid.pieces) == 4
         landed = case.t0 + np.cumsum(found.grid.steps)[np.cumsum(counts_of(found.grid)) - 1]
         np.testing.assert_allclose(landed, [*stops, case.end], rtol=1e-13)
-        assert all((segment > 0).all() for segment in found.grid.segments)
+        assert all((piece > 0).all() for piece in found.grid.pieces)
         again = solve(method, case, run, order=highest_order(method), grid=found.grid)
         for name in ("y", "S", "S2"):
             np.testing.assert_array_equal(getattr(again, name), getattr(found, name))
@@ -248,13 +248,13 @@ class TestConformance:
         run = make_run(case)
         before = [getattr(run, name).copy() for name in ("y0", "p", "times", "ends", "dy0", "dp", "d2y0", "d2p")]
         grid = solve(method, case, run, order=highest_order(method)).grid
-        kept = [segment.copy() for segment in grid.segments]
+        kept = [piece.copy() for piece in grid.pieces]
         solve(method, case, run, order=highest_order(method), grid=grid)
         for name, value in zip(("y0", "p", "times", "ends", "dy0", "dp", "d2y0", "d2p"), before, strict=True):
             np.testing.assert_array_equal(getattr(run, name), value)
-        assert len(grid.segments) == len(kept)
-        for segment, old in zip(grid.segments, kept, strict=True):
-            np.testing.assert_array_equal(segment, old)
+        assert len(grid.pieces) == len(kept)
+        for piece, old in zip(grid.pieces, kept, strict=True):
+            np.testing.assert_array_equal(piece, old)
 
     def test_instances_are_shared_by_threads(self, method):
         runs = [(case, make_run(case)) for case in CASES]
@@ -320,7 +320,7 @@ class TestConformance:
         np.testing.assert_allclose(found.y, 2 * np.exp(-2.0), rtol=1e-7 * LOOSER[method.name])
 
     @pytest.mark.parametrize("least", [0, 1, 2])
-    def test_segments_of_no_length(self, method, least):
+    def test_pieces_of_no_length(self, method, least):
         order = min(least, highest_order(method))
         model, plain = run_of("x' = -k*x\nx(0) = 1", (1.0,), (2.0,), [0.0, 1.0, 2.0], stops=[1.0])
         run = plain._replace(ends=np.array([0.0, 1.0, 1.0, 1.0, 2.0, 2.0]))
@@ -365,21 +365,21 @@ class TestConformance:
         ([0.0], [0.5], []),
     ],
 )
-def test_segment_ends(times, stops, expected):
-    found = segment_ends(0.0, np.array(times), None if stops is None else np.array(stops))
+def test_piece_ends(times, stops, expected):
+    found = piece_ends(0.0, np.array(times), None if stops is None else np.array(stops))
     np.testing.assert_array_equal(found, expected)
 
 
-def test_segment_ends_are_a_copy():
+def test_piece_ends_are_a_copy():
     times = np.array([1.0, 2.0])
-    segment_ends(0.0, times)[0] = 9.0
+    piece_ends(0.0, times)[0] = 9.0
     np.testing.assert_array_equal(times, [1.0, 2.0])
 
 
-@pytest.mark.parametrize("segments", [[[1.0]], [[0.0], [1.0, 2.0, 3.0], [4.0, 5.0]], [[1.0, 2.0], [], [3.0]]])
-def test_segments_of_a_grid(segments):
-    grid = grid_of(METHODS["dopri5"], segments)
-    assert [segment.tolist() for segment in grid.segments] == segments
+@pytest.mark.parametrize("pieces", [[[1.0]], [[0.0], [1.0, 2.0, 3.0], [4.0, 5.0]], [[1.0, 2.0], [], [3.0]]])
+def test_pieces_of_a_grid(pieces):
+    grid = grid_of(METHODS["dopri5"], pieces)
+    assert [piece.tolist() for piece in grid.pieces] == pieces
 
 
 def test_integrators_have_names():

@@ -353,14 +353,14 @@ else:
 
 @by_method
 @pytest.mark.parametrize(("stops", "counts"), [("", [20, 20]), ("2.0", [40]), ("1.0 2.0 3.0", [10, 10])])
-def test_grid_with_another_number_of_segments_is_refused(method, stops, counts):
+def test_grid_with_another_number_of_pieces_is_refused(method, stops, counts):
     """In a process of its own: a kernel that reads beyond its arrays may take the interpreter with it."""
     arguments = [str(Path(__file__).parent), method.name, stops, *map(str, counts)]
     done = subprocess.run(
         [sys.executable, "-c", MISFIT, *arguments], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.stdout.startswith("refused: "), done.stdout + done.stderr
-    assert "segment" in done.stdout
+    assert "piece" in done.stdout
 
 
 @pytest.mark.parametrize("status", Status, ids=lambda status: status.name)

@@ -69,7 +69,7 @@ def test_second_derivatives_of_the_discrete_solution(method, case, rtol):
 
 @by_method
 @by_case
-def test_discrete_derivatives_over_several_segments(method, case):
+def test_discrete_derivatives_over_several_pieces(method, case):
     stops = case.t0 + (case.end - case.t0) * np.array([0.3, 0.31, 0.8])
     grid = solve(method, case, make_run(case, stops=stops), rtol=1e-3, atol=1e-3).grid
     found = solve(method, case, make_run(case, stops=stops), order=1, grid=grid)

@@ -84,7 +84,7 @@ def test_step_rule(name):
     steps = chosen.grid.steps
     assert steps.size > 30
     t, x = case.t0, np.array(case.y0)
-    for h, h_next in zip(steps[:-2], steps[1:-1], strict=True):  # the last one ends the segment
+    for h, h_next in zip(steps[:-2], steps[1:-1], strict=True):  # the last one ends the piece
         run = make_run(case, times=[t + h])._replace(t0=t, y0=x)
         step = solve(RK32, case, run, rtol=rtol, atol=atol, grid=grid_of(RK32, [[h]]))
         factor = 0.9 * step.error_ratio ** (-1 / 3)
@@ -93,7 +93,7 @@ def test_step_rule(name):
 
 
 def test_growth_is_bounded():
-    """A parabola has no error but rounding: five times as long, until the segment ends."""
+    """A parabola has no error but rounding: five times as long, until the piece ends."""
     model, run = run_of("x' = a*t\nx(0) = 1", [1.0], [1.0], [1.0, 1e6])
     found = RK32.solve(model, run, rtol=1e-3, atol=1e-3)
     steps = found.grid.steps

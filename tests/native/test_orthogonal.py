@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from odefit.native.kernel import kernel
 from odefit.native.orthogonal import (
     apply_to_column,
     apply_to_columns,
@@ -15,20 +14,31 @@ from odefit.native.orthogonal import (
     reduce_least_squares,
     reduce_right_side,
 )
+from tests.uncached import uncached
 
 SHAPES = [(1, 1), (5, 1), (22, 3), (30, 12), (12, 12), (200, 20)]
 WIDE = [(1, 4), (3, 7), (11, 12)]
 EMPTY = [(0, 3), (4, 0), (0, 0)]
 
 
-@kernel
+@uncached
 def apply_one(a, k, beta, target, j):
     apply_to_column(a, k, beta, target, j)
 
 
-@kernel
+@uncached
 def apply_some(a, k, beta, target, first, last):
     apply_to_columns(a, k, beta, target, first, last)
+
+
+@uncached
+def apply_all(a, n, beta, target):
+    apply_transposed(a, n, beta, target)
+
+
+@uncached
+def factor_in_place(a, n, beta, pivot):
+    factor_columns_pivoted(a, n, beta, pivot)
 
 
 def matrix(m: int, n: int) -> np.ndarray:
@@ -103,7 +113,7 @@ def test_another_right_side(m, n):
 def test_reflections_are_orthogonal(m, n):
     _, _, factors, beta = reduce(matrix(m, n), residual_of(m))
     q_transposed = np.eye(m)
-    apply_transposed(factors, n, beta, q_transposed)
+    apply_all(factors, n, beta, q_transposed)
     np.testing.assert_allclose(q_transposed @ q_transposed.T, np.eye(m), atol=1e-13)
     triangle = np.triu(factors[:, :n])
     np.testing.assert_allclose(q_transposed.T @ triangle, matrix(m, n), atol=1e-13 * np.sqrt(m * n))
@@ -211,7 +221,7 @@ def factor_pivoted(a: np.ndarray, n_columns: int | None = None):
     n = a.shape[1] if n_columns is None else n_columns
     factors, beta = a.copy(), np.zeros(min(a.shape[0], n))
     pivot = np.full(n, -1, dtype=np.int64)
-    factor_columns_pivoted(factors, n, beta, pivot)
+    factor_in_place(factors, n, beta, pivot)
     return factors, beta, pivot
 
 
@@ -231,7 +241,7 @@ def assert_pivoted(a: np.ndarray, tolerance: float = 1e-13) -> None:
         rest = np.linalg.norm(r[k:, k:], axis=0)
         assert (rest <= abs(r[k, k]) * (1 + 1e-12) + tolerance * np.linalg.norm(a)).all()
     rotated = chosen.copy()
-    apply_transposed(factors, n, beta, rotated)
+    apply_all(factors, n, beta, rotated)
     np.testing.assert_allclose(rotated[: len(r)], r, atol=tolerance * np.linalg.norm(a))
     np.testing.assert_allclose(rotated[len(r) :], 0.0, atol=tolerance * np.linalg.norm(a))
 

@@ -3,7 +3,7 @@
 from odefit.errors import ProblemError, suggestion
 from odefit.integrate.auto import Auto
 from odefit.integrate.bdf3 import Bdf3
-from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Trajectory, ending, segment_ends
+from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Trajectory, ending, piece_ends
 from odefit.integrate.ddm import Ddm
 from odefit.integrate.dop853 import Dop853
 from odefit.integrate.dopri5 import Dopri5
@@ -42,5 +42,5 @@ __all__ = [
     "Trajectory",
     "ending",
     "integrator",
-    "segment_ends",
+    "piece_ends",
 ]

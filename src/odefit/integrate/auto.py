@@ -24,6 +24,10 @@ from odefit.native.stop import StopFlag
 _TIGHT = 1e-8  # rtol
 _LOOSE_METHOD, _TIGHT_METHOD, _STIFF_METHOD = Dopri5(), Dop853(), Ddm()
 
+_LOOSE_CANDIDATES, _TIGHT_CANDIDATES = (
+    (Candidate(explicit, DETECT), Candidate(_STIFF_METHOD, 0)) for explicit in (_LOOSE_METHOD, _TIGHT_METHOD)
+)
+
 
 class Auto:
     """Begins explicitly and changes to `ddm` where the model is stiff; `Trajectory.grid.method` says which it was."""
@@ -32,8 +36,7 @@ class Auto:
 
     def candidates(self, rtol: float) -> tuple[Candidate, ...]:
         """See `Integrator.candidates`."""
-        explicit = _TIGHT_METHOD if rtol <= _TIGHT else _LOOSE_METHOD
-        return Candidate(explicit, DETECT), Candidate(_STIFF_METHOD, 0)
+        return _TIGHT_CANDIDATES if rtol <= _TIGHT else _LOOSE_CANDIDATES
 
     def maker(self, method: str) -> SingleMethod:
         """See `Integrator.maker`."""

@@ -13,7 +13,7 @@ solved for the only unknown (1 + 1/2 + 1/3 = 11/6),
 and cumulative sums of [d3 y_{i+1}, d2 y_i, d y_i, y_i] are the differences (50) at the new point.  Newton's method
 starts with d3 y_i and has the matrix I - (6 h/11) f_y, with f_y of the first point of the arc; it takes one iteration
 at the first two steps and two at the last.  Output is the cubic through the four points of an arc, (51)-(53).  The
-first arc of a segment is one of rk32, (34), (35), with its error estimate (36).
+first arc of a piece is one of rk32, (34), (35), with its error estimate (36).
 
 The estimate (54) at the end of an arc is d4 y_i/4: h y' is the sum of d^j y/j over all j, and d4 y/4 is the first term
 that the formula leaves out.  (The error of y_{i+1} alone is 6/11 of it; 1/4 is what a step adds to the global error.)
@@ -25,7 +25,7 @@ As d4 y goes with h^4, the step 2h, h, h/2, h/4 or h/8 that comes next is the lo
 (error above tolerance), h/8 where a value is not finite.  The global error goes with h^3, so with tolerance^(3/4).
 
 For a step r h the differences are those of the same cubic, D = 1 - (1 - d)^r cut off behind d3; for r = 1/2 this is
-(56) followed by (55).  The last arc of a segment takes r as it comes.  For 2h, values at t_i - 4h and t_i - 6h are
+(56) followed by (55).  The last arc of a piece takes r as it comes.  For 2h, values at t_i - 4h and t_i - 6h are
 needed from the arc before: steps double only if its steps were not shorter, so at most at every second arc.
 
 Derived anew, (47)-(56) hold as printed.  One slip is the reference behind (56): the differences of the interpolated

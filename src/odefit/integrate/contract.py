@@ -85,8 +85,8 @@ class Run(NamedTuple):
     times
         Where the solution is wanted: sorted, distinct, none before `t0`; shape (m,).
     ends
-        Ends of the segments, sorted, the last one ``times[-1]``: no step crosses one, integration
-        restarts there.  Empty if nothing lies behind `t0`.  (`segment_ends` makes it.)
+        Ends of the pieces, sorted, the last one ``times[-1]``: no step crosses one, integration
+        restarts there.  Empty if nothing lies behind `t0`.  (`piece_ends` makes it.)
     dy0, dp
         First-order seeds (n, q) and (n_p, q): derivatives of y0 and p in q directions.
     d2y0, d2p
@@ -106,15 +106,15 @@ class Run(NamedTuple):
 
     @classmethod
     def of(cls, seeds: Seeds, t0: float, times: Array, ends: Array | None = None) -> Run:
-        """Make the run of an experiment with these seeds from `t0`; without `ends` it is one segment."""
+        """Make the run of an experiment with these seeds from `t0`; without `ends` it is one piece."""
         if ends is None:
-            ends = segment_ends(t0, times)
+            ends = piece_ends(t0, times)
         p, y0, dp, dy0, d2p, d2y0 = seeds
         return cls(t0, y0, p, _NO_INPUTS, times, ends, dy0, dp, d2y0, d2p)
 
 
-def segment_ends(t0: float, times: Array, stops: Array | None = None) -> Array:
-    """Return the ends of the segments of a run to ``times[-1]`` that restarts at `stops`."""
+def piece_ends(t0: float, times: Array, stops: Array | None = None) -> Array:
+    """Return the ends of the pieces of a run to ``times[-1]`` that restarts at `stops`."""
     if not times.size or times[-1] <= t0:
         return np.empty(0)
     end = times[-1:]
@@ -131,10 +131,10 @@ class StepGrid(NamedTuple):
     method
         The integrator that made it; another one refuses it.
     steps
-        Step sizes h of all segments, one after the other.
+        Step sizes h of all pieces, one after the other.
     counts
-        Behind the numbers of `Counters` (what making it cost): how many steps each segment has.  A
-        segment ends at a stop or at the end.
+        Behind the numbers of `Counters` (what making it cost): how many steps each piece has.  A
+        piece ends at a stop or at the end.
     orders
         Methods of variable order: the order of each step in the lowest three bits; higher ones are the method's own.
     algebra
@@ -149,15 +149,15 @@ class StepGrid(NamedTuple):
     algebra: Any = None
 
     @classmethod
-    def from_segments(cls, method: str, segments: Sequence[Array], orders: Sequence[int] = ()) -> StepGrid:
-        """Make a grid from the step sizes of each segment, and the orders of all steps where a method needs them."""
-        counts = [0] * len(Counters._fields) + [len(h) for h in segments]
-        steps = np.concatenate([np.asarray(h, dtype=float) for h in segments]) if segments else np.empty(0)
+    def from_pieces(cls, method: str, pieces: Sequence[Array], orders: Sequence[int] = ()) -> StepGrid:
+        """Make a grid from the step sizes of each piece, and the orders of all steps where a method needs them."""
+        counts = [0] * len(Counters._fields) + [len(h) for h in pieces]
+        steps = np.concatenate([np.asarray(h, dtype=float) for h in pieces]) if pieces else np.empty(0)
         return cls(method, steps, np.array(counts, dtype=np.int64), np.array(orders, dtype=np.int64))
 
     @property
-    def segments(self) -> tuple[Array, ...]:
-        """The step sizes, segment by segment."""
+    def pieces(self) -> tuple[Array, ...]:
+        """The step sizes, piece by piece."""
         return tuple(np.split(self.steps, np.cumsum(self.counts[len(Counters._fields) :])[:-1]))
 
 
@@ -194,7 +194,7 @@ class Trajectory(NamedTuple):
         "discrete": S is the derivative of y as computed on this grid, to rounding; "variational": it
         solves the variational equations to tolerance.
     counts
-        The numbers of `counters`, then the steps of each segment.
+        The numbers of `counters`, then the steps of each piece.
     """
 
     status: Status

@@ -47,6 +47,7 @@ from odefit.integrate.ddm_room import (
     WORST,
     make_room,
 )
+from odefit.integrate.directions import n_pairs
 from odefit.integrate.multistep import (
     MAX_ORDER,
     add_node,
@@ -194,7 +195,7 @@ def _differentiate(task, e, room, t, h, t_new):
     if solved != DIRECTIONS_SOLVED:
         return _NONFINITE_DERIVATIVE, bad, 0.0
     if room.r2.shape[1] > 0:
-        task.counts[SECOND] += task.n_directions * (task.n_directions + 1) // 2
+        task.counts[SECOND] += n_pairs(task)
     if room.slopes.shape[1] == 0:
         return _OK, -1, 0.0
     ratio, bad = ratio_of_error(

@@ -19,6 +19,12 @@ def n_blocks(q):
 
 
 @kernel(inline=True)
+def n_pairs(task):
+    """Return the number of pairs a <= b of a task's directions."""
+    return task.n_directions * (task.n_directions + 1) // 2
+
+
+@kernel(inline=True)
 def slopes_of(system, t, states, at, z, seeds, out, s):
     """Set ``out[s] = f_y z + f_p seeds``, a block of four directions after the other.
 

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from odefit.integrate.contract import Array, Status
-from odefit.integrate.directions import add_second, n_blocks, put_seeds, put_states, slopes_of
+from odefit.integrate.directions import add_second, n_blocks, n_pairs, put_seeds, put_states, slopes_of
 from odefit.integrate.single_method import SingleMethod
 from odefit.integrate.stepping import JACOBIAN, RHS, SECOND, first_nonfinite, initial_step, nonfinite_in
 from odefit.integrate.time_loop import NOT_FINITE, SOLVED, Method, time_loop
@@ -232,6 +232,7 @@ def _beginner(scheme: Scheme) -> Any:
         if room.c2.shape[1] > 0:
             slopes_of(task, t, room.y, 0, room.c2, room.seeds2, room.slopes2, 0)
             add_second(task, t, room.y, 0, room.c, 0, room.seeds, room.vectors, room.slopes2, 0)
+            counts[SECOND] += n_pairs(task)
         if replay:
             return _OK, -1, 0.0
         counts[RHS] += 1
@@ -285,7 +286,7 @@ def _differentiator(scheme: Scheme) -> Any:
             second_order(task, room, t, h, inside)
         n_slopes = n_all - 1 if inside else last
         task.counts[JACOBIAN] += n_slopes
-        task.counts[SECOND] += n_slopes * (task.n_directions * (task.n_directions + 1) // 2 if n2 > 0 else 0)
+        task.counts[SECOND] += n_slopes * n_pairs(task) if n2 > 0 else 0
         # new values and last slopes; earlier slopes that are not finite have spoilt the values
         bad = max(nonfinite_in(room.z, 0, n1), nonfinite_in(room.slopes, last, n1))
         if n2 > 0:

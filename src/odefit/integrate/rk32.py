@@ -15,7 +15,7 @@ is kept.  f_new is a fourth stage and the first one of the next step; a step whe
 
 The error is tested state by state against ``atol + rtol |y|`` where (37) takes one norm of the whole vector:
 states of different size would hide behind the largest one.  The next step is that of (42),
-h_new = h 0.9 (tolerance/error)^(1/3), no longer than the segment; moreover at most five times as long
+h_new = h 0.9 (tolerance/error)^(1/3), no longer than the piece; moreover at most five times as long
 and at least a fifth (a tenth where a value is not finite), and no longer than before right after a rejection.
 """
 

@@ -49,6 +49,10 @@ class Selection:
         Its limit on attempted steps.
     """
 
+    __slots__ = (
+        "_candidates", "_choice", "_limit", "_model", "_number", "_patience", "_tried", "_trouble", "algebra",
+        "choices", "max_steps", "method",
+    )  # fmt: skip
     method: SingleMethod
     choices: int
     algebra: LinearAlgebra | None

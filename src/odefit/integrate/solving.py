@@ -14,11 +14,14 @@ from odefit.integrate.task import KEEPING, METHOD, SINK, Kept, Task, keep_states
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_address, kernel_call
 from odefit.native.linear_systems import Elimination
+from odefit.native.records import packed
 from odefit.native.stop import StopFlag
 
 _call_method = kernel_call(METHOD)
-_write_task, _write_elimination, _write_kept = map(KEEPING.writer, (Task, Elimination, Kept))
+_write_task, _write_kept = KEEPING.writer(Task), KEEPING.writer(Kept)
 _WIDTH = KEEPING.width
+_ELIMINATION = slice(KEEPING.place(Elimination, "row_ptr"), KEEPING.place(Kept, "y"))
+_NO_ELIMINATION = packed(Elimination())
 _COUNTERS = len(Counters._fields)
 _STATUS = tuple(Status)
 _NEVER = StopFlag().array
@@ -42,8 +45,10 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, kept):
         rtol, atol, max_steps, choices, order, and whether the grid is replayed.
     run, grid
         See `Run`; steps, orders and counts.
-    elimination, kept
-        Records.
+    elimination
+        Words of the record.
+    kept
+        Where the solution goes.
 
     Returns what a method returns.
     """
@@ -61,12 +66,9 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, kept):
             steps, orders, counts, stop, sink, method,
         ),
     )  # fmt: skip
-    _write_elimination(table, 0, elimination)
-    _write_kept(
-        table,
-        0,
-        (kept.y.reshape(kept.y.size), kept.first.reshape(kept.first.size), kept.second.reshape(kept.second.size)),
-    )
+    table[0, _ELIMINATION] = elimination
+    y, s, s2 = kept
+    _write_kept(table, 0, (y.reshape(y.size), s.reshape(s.size), s2.reshape(s2.size)))
     size = 1 if replay else 64
     return _call_method(method, (table, 0, order, replay, np.empty(size), np.empty(size, np.int64), 0))
 
@@ -84,7 +86,7 @@ def solve_run(
 ) -> Trajectory:
     """Solve `run` by the method that `choice` takes; see `Integrator.solve`."""
     n, m, rhs = run.y0.size, run.times.size, model.rhs
-    kept = Kept(
+    kept = (
         np.empty((m, n)),
         np.empty((m, n, run.dy0.shape[1] if order >= 1 else 0)),
         np.empty((m, n, run.d2y0.shape[1] if order == 2 else 0)),
@@ -104,15 +106,17 @@ def solve_run(
                 f"the integrator '{method.name}' has no second-order sensitivities, order = {order} was asked for; "
                 "take 'dopri5' or 'ddm' for them, or order = 1"
             )
+        elimination = packed(selection.elimination) if method.implicit else _NO_ELIMINATION
         status, t_end, cause, ratio, reached, n_steps, steps, orders = solve_one(
             (method.address, _keeper(), rhs.value, rhs.directions, rhs.jacobian, rhs.second if order == 2 else 0),
             (rtol, atol, selection.max_steps, selection.choices, order, grid is not None),
-            run, told, _NEVER if stop is None else stop.array, selection.elimination, kept,
+            (*run,), told, _NEVER if stop is None else stop.array, elimination, kept,
         )  # fmt: skip
         if not selection.answer(status):
             break
-    for part in kept:
-        part[reached:] = np.nan  # not reached: NaN, never zero
+    if reached < m:
+        for part in kept:
+            part[reached:] = np.nan  # not reached: NaN, never zero
     counts = told[2]
     if grid is None:
         taken_orders = orders[:n_steps] if method.variable_order else _NO_ORDERS

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.criteria.least_squares import heavy_measurements, root_weights
-from odefit.integrate import segment_ends
+from odefit.integrate import piece_ends
 from odefit.problem import Problem
 
 Array = npt.NDArray[np.float64]
@@ -30,7 +30,7 @@ class Observation:
     experiment
         Its number.
     times, ends
-        Distinct times, and the ends of the segments of integration.
+        Distinct times, and the ends of the pieces of integration.
     at, observable
         Per measurement: index into `times`, index among the problem's observables.
     value, root_weight
@@ -116,7 +116,7 @@ def until(data: Observations, horizons: Sequence[float]) -> Observations:
         if n_times:
             times = o.times[:n_times]
             columns = {name: getattr(o, name)[kept] for name in _PER_MEASUREMENT}
-            observed.append(dataclasses.replace(o, times=times, ends=segment_ends(o.t0, times), **columns))
+            observed.append(dataclasses.replace(o, times=times, ends=piece_ends(o.t0, times), **columns))
     mask = np.concatenate(masks)
     is_heavy = np.zeros(mask.size, dtype=bool)
     is_heavy[data.heavy] = True
@@ -185,7 +185,7 @@ def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array)
                 experiment=number,
                 t0=experiment.start,
                 times=times,
-                ends=segment_ends(experiment.start, times),
+                ends=piece_ends(experiment.start, times),
                 at=at.astype(np.int64),
                 observable=codes[source],
                 value=data.value[source].copy(),

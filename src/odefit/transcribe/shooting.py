@@ -31,6 +31,7 @@ from odefit.transcribe.shot import Shot
 Array = npt.NDArray[np.float64]
 _NEVER = StopFlag()
 _NO_ORDERS = np.empty(0, np.int64)
+_NOTHING_TAKEN = np.empty(0), _NO_ORDERS, 0, 0
 WORTH_A_THREAD = 1e-3
 """Seconds that a task takes, from which tasks are shared out among threads: kernels release the GIL."""
 
@@ -45,12 +46,12 @@ class Shooter:
 
     Attributes
     ----------
-    grids
-        Grids of the observed experiments; None before the first adaptation, and after one that failed.
+    adapted
+        Whether there are step grids: not before the first adaptation, nor after one that failed.
     """
 
     def __init__(self, plan: Plan, settings: Settings, stop: StopFlag | None) -> None:
-        self.grids: list[StepGrid] | None = None
+        self.adapted = False
         self._plan = plan
         self._integrator = integrator(settings.integrator)
         self._rtol, self._atol, self._max_steps = settings.rtol, settings.atol, settings.max_steps
@@ -65,7 +66,8 @@ class Shooter:
             Selection(self._integrator, compiled.model(o.experiment), self._rtol, self._max_steps)
             for o in plan.data.of_experiment
         ]
-        self._kept: list[StepGrid | None] = [None] * len(self._selections)
+        # steps and orders of each task, as slices of what one call returned
+        self._taken: list[tuple[Array, npt.NDArray[np.int64], int, int]] = [_NOTHING_TAKEN] * len(self._selections)
         self._told: list[LinearAlgebra | None] = [None] * len(self._selections)
 
     def adapt(self, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
@@ -77,8 +79,23 @@ class Shooter:
         shot = self._shoot_all(x, order, False, residual, jacobian)
         if n > 1 and (time.perf_counter() - started) / n > WORTH_A_THREAD:
             self._parallel = allowed_threads() > 1
-        self.grids = [grid for grid in self._kept if grid is not None] if shot.failed < 0 else None
+        self.adapted = shot.failed < 0
+        if self.adapted:
+            self._made_with = self._counts.copy()
         return shot
+
+    @property
+    def grids(self) -> list[StepGrid] | None:
+        """Grids of the observed experiments; None before the first adaptation, and after one that failed."""
+        if not self.adapted:
+            return None
+        result, first = [], self._plan.first_count
+        for i, (selection, (steps, orders, a, b)) in enumerate(zip(self._selections, self._taken, strict=True)):
+            method = selection.method
+            noted = orders[a:b] if method.variable_order else _NO_ORDERS
+            counts = self._made_with[first[i] : first[i + 1]]
+            result.append(StepGrid(method.name, steps[a:b], counts, noted, selection.algebra))
+        return result
 
     def replay(self, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
         """Integrate all tasks at `x` on the present grids and fill their rows."""
@@ -127,29 +144,20 @@ class Shooter:
             shot = Shot._make(fields)
             behind = last if shot.failed < 0 else shot.failed
             if not replay:
+                bounds = where.tolist()
                 for i in range(first, behind):
-                    a, b = where[i - first], where[i - first + 1]
-                    self._keep(i, steps[a:b], orders[a:b])
+                    a, b = bounds[i - first], bounds[i - first + 1]
+                    self._taken[i] = steps, orders, a, b
+                    self._selections[i].remember(b - a)
             if shot.failed < 0:
                 return shot if done is None else done.and_also(shot)
             if not self._selections[behind].answer(shot.status):
                 self._selections[behind].forget()
                 return shot
             self._tell(behind)
-            if replay and self.grids is not None:  # the next replay need not find the linear algebra that served
-                self.grids[behind] = self.grids[behind]._replace(algebra=self._selections[behind].algebra)
             if behind > first:
                 partial = shot._replace(failed=-1)
                 done, first = partial if done is None else done.and_also(partial), behind
-
-    def _keep(self, i: int, steps: Array, orders: npt.NDArray[np.int64]) -> None:
-        """Keep the grid of task `i`."""
-        selection = self._selections[i]
-        selection.remember(steps.size)
-        method = selection.method
-        noted = orders if method.variable_order else _NO_ORDERS
-        counts = self._counts[self._plan.first_count[i] : self._plan.first_count[i + 1]].copy()
-        self._kept[i] = StepGrid(method.name, steps, counts, noted, selection.algebra)
 
 
 _METHOD, _CHOICES, _MAX_STEPS = (FITTING.place(Task, field) for field in ("method", "choices", "max_steps"))

@@ -106,7 +106,7 @@ class SingleShooting:
         return self._shooter.trajectory(x, observation, order, grid)
 
     def _evaluate(self, x: Array, order: int, *, adapt: bool) -> Evaluation:
-        if not adapt and self._shooter.grids is None:
+        if not adapt and not self._shooter.adapted:
             return Failed(x, self._generation, "the last adaptation of the step grids failed")
         residual = np.empty(self.n_residuals)
         jacobian = np.empty((self.n_residuals if order else 0, self._n_columns))
