@@ -8,6 +8,7 @@ import sys
 
 import numpy as np
 import pytest
+from tests.uncached import uncached
 
 from odefit.compile import elimination_code as code_module
 from odefit.compile import store
@@ -28,7 +29,6 @@ from odefit.native.linear_systems import (
     solve_for_vector,
     step_directions,
 )
-from tests.uncached import uncached
 
 N_P = 3
 EMPTY = np.empty(0, dtype=np.int64)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.linalg
+from tests.uncached import uncached
 
 from odefit.native.orthogonal import (
     apply_to_column,
@@ -14,7 +15,6 @@ from odefit.native.orthogonal import (
     reduce_least_squares,
     reduce_right_side,
 )
-from tests.uncached import uncached
 
 SHAPES = [(1, 1), (5, 1), (22, 3), (30, 12), (12, 12), (200, 20)]
 WIDE = [(1, 4), (3, 7), (11, 12)]

@@ -22,7 +22,7 @@ WORK = {
     "CompiledStructure": "odefit.compile.structure",
     "_gathered": "odefit.transcribe.observation",
     "Arrangement": "odefit.transcribe.plan",
-    "record_of": "odefit.transcribe.plan",
+    "task_records": "odefit.transcribe.plan",
     "_matching_model": "odefit.strategy.matching_model",
 }
 
@@ -50,7 +50,7 @@ def test_planning_validation_and_reading_happen_once(counted):
     counted.clear()
     result = of.fit(problem, starts=starts, workers=1)
     assert len(result.multistart.runs) == starts
-    once = dict.fromkeys(("native_problem", "CompiledStructure", "_gathered", "Arrangement", "record_of"), 1)
+    once = dict.fromkeys(("native_problem", "CompiledStructure", "_gathered", "Arrangement", "task_records"), 1)
     assert counted == once
 
 
