@@ -106,8 +106,9 @@ def test_a_kernel_finds_every_field_of_every_row():
 def test_single_fields_are_set():
     made, words = table()
     numbers = np.array([2.5])
-    LAYOUT.set(words[0], First, count=-3, numbers=numbers)
-    LAYOUT.set(words[0], Second, rate=1e-300)
+    LAYOUT.set(words[0], First, "count", -3)
+    LAYOUT.set(words[0], First, "numbers", numbers)
+    LAYOUT.set(words[0], Second, "rate", 1e-300)
     assert read(words, 0) == (-3, 2.5, -5, 2**63, 1e-300, 0)
     assert read(words, 1)[0] == 8
     assert made[0][0].numbers.size == 4

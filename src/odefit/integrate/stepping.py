@@ -68,24 +68,9 @@ def initial_step(system, t, t_end, y, k, exponent, states):
 
 
 @kernel(inline=True, allocating=True)
-def append_step(array, n_used, value):
-    """Put `value` behind the `n_used` entries of `array`; return the array, longer if it was full."""
-    if n_used == array.size:
-        longer = np.empty(2 * array.size)
-        for i in range(n_used):
-            longer[i] = array[i]
-        array = longer
-    array[n_used] = value
-    return array
-
-
-@kernel(inline=True, allocating=True)
-def append_order(array, n_used, value):
-    """Do the same for integers."""
-    if n_used == array.size:
-        longer = np.empty(2 * array.size, np.int64)
-        for i in range(n_used):
-            longer[i] = array[i]
-        array = longer
-    array[n_used] = value
-    return array
+def longer(array):
+    """Return an array that is twice as long and begins with the entries of `array`."""
+    result = np.empty(2 * array.size + 4, array.dtype)
+    for i in range(array.size):
+        result[i] = array[i]
+    return result

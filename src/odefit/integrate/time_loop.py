@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from odefit.integrate.contract import Counters, Status
-from odefit.integrate.stepping import append_order, append_step
+from odefit.integrate.stepping import longer
 from odefit.integrate.task import call_sink, elimination_at, task_at
 from odefit.native.kernel import kernel, named
 from odefit.native.pool import keep_alive
@@ -163,9 +163,10 @@ def time_loop(name: str, method: Method) -> Any:
                 status, factor, mark = advance(task, room, t, h, t_new, ratio, replay)
                 step += stride
                 if not replay:
+                    if n_taken + stride > taken.size:
+                        taken, orders = longer(taken), longer(orders)
                     for _ in range(stride):
-                        taken = append_step(taken, n_taken, h)
-                        orders = append_order(orders, n_taken, mark)
+                        taken[n_taken], orders[n_taken] = h, mark
                         n_taken += 1
                 t, was_nonfinite = t_new, False
                 h *= factor

@@ -84,11 +84,10 @@ class Layout:
         at = 2 * self._first[cast("type[NamedTuple]", type(record))]
         row[at : at + 2 * len(record)] = packed(record)
 
-    def set(self, row: Words, part: type[NamedTuple], **fields: int | float | npt.NDArray[Any]) -> None:
-        """Write some fields of a record."""
-        for name, value in fields.items():
-            at = self.place(part, name)
-            row[at], row[at + 1] = _words_of(value)
+    def set(self, row: Words, part: type[NamedTuple], field: str, value: int | float | npt.NDArray[Any]) -> None:
+        """Write one field of a record."""
+        at = self.place(part, field)
+        row[at], row[at + 1] = _words_of(value)
 
     def reader(self, part: type[NamedTuple]) -> Any:
         """Return ``read(table, i)`` for kernels: the record `part` of row `i`."""

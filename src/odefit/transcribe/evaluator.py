@@ -254,11 +254,10 @@ class Evaluator:
         here, started = self._here, time.perf_counter()
         evaluation = self._at_theta(theta, order)
         seconds = time.perf_counter() - started
-        grids = here.objective.grids if here.objective is not None else None
-        if grids:
-            steps = sum([grid.steps.size for grid in grids])
-            most = self.problem.settings.max_steps * len(grids)
-            here.long = seconds * most > _LONG * max(steps, 1)
+        steps = here.objective.n_steps if here.objective is not None else 0
+        if steps:
+            most = self.problem.settings.max_steps * len(self._plan.observed_names)
+            here.long = seconds * most > _LONG * steps
         return evaluation
 
     def _at_theta(self, theta: Array, order: int) -> Evaluation:

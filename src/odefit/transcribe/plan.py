@@ -6,6 +6,7 @@ one fit say.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -25,11 +26,14 @@ from odefit.solve.blocks import BlockLayout
 from odefit.transcribe.blocks import find_blocks
 from odefit.transcribe.observation import Observations, observations
 from odefit.transcribe.record import (
+    Fields,
     Measured,
     Penalty,
+    part_of_records,
     penalty_record,
     shared_row,
     table_of,
+    table_of_part,
     task_records,
     unknowns_of_penalties,
 )
@@ -51,6 +55,8 @@ class Arrangement:
         Whether standard deviations are known, so that the covariance is not rescaled.
     experiment_names
         Of all experiments, measured or not.
+    whole
+        That of all data, if these are a part of them.
     """
 
     compiled: CompiledStructure
@@ -58,6 +64,7 @@ class Arrangement:
     joint: bool
     experiment_names: tuple[str, ...]
     absolute: bool
+    whole: Arrangement | None = None
 
     @cached_property
     def root_weights(self) -> npt.NDArray[np.float64]:
@@ -120,7 +127,21 @@ class Arrangement:
     @cached_property
     def table(self) -> Words:
         """Tasks of the observed experiments, without methods and grids."""
-        return table_of(self._records)
+        if self.whole is None or self.layout is not None or self.whole.layout is not None:
+            return table_of(self._records)
+        return table_of_part(self.whole.table, self._rows_of_whole, self._parts)
+
+    @cached_property
+    def _rows_of_whole(self) -> list[int]:
+        """Where the observed experiments stand in the table of all data."""
+        assert self.whole is not None
+        row = {o.experiment: i for i, o in enumerate(self.whole.data.of_experiment)}
+        return [row[o.experiment] for o in self.data.of_experiment]
+
+    @cached_property
+    def _parts(self) -> list[tuple[Fields, Fields]]:
+        """What is different there."""
+        return [part_of_records(o, first) for o, first in zip(self.data.of_experiment, self.data.first, strict=False)]
 
     @cached_property
     def first_count(self) -> Indices:
@@ -134,6 +155,8 @@ class Plan:
 
     Attributes
     ----------
+    arrangement
+        What it shares with problems that differ in numbers only.
     compiled
         Functions, and the numbers of the problem.
     criterion
@@ -147,7 +170,7 @@ class Plan:
     """
 
     def __init__(self, arrangement: Arrangement, compiled: CompiledProblem, criterion: Criterion) -> None:
-        self._arrangement = arrangement  # the table holds addresses of its arrays
+        self.arrangement = arrangement  # the table holds addresses of its arrays
         self.compiled = compiled
         self.criterion = criterion
         self.names = compiled.theta_names
@@ -168,7 +191,7 @@ class Plan:
     @property
     def root_weights(self) -> npt.NDArray[np.float64]:
         """Root weights of the measurements of finite weight, in the order of the rows."""
-        return self._arrangement.root_weights
+        return self.arrangement.root_weights
 
     def finite(self, differences: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the differences of the measurements of finite weight, priors left out."""
@@ -178,7 +201,7 @@ class Plan:
     @cached_property
     def shared(self) -> Words:
         """What all tasks share; see `odefit.transcribe.record.SHARED`."""
-        return shared_row(self.compiled, self._arrangement.penalty)
+        return shared_row(self.compiled, self.arrangement.penalty)
 
 
 def plan_of(problem: Problem, use: str = "fit", data: Observations | None = None) -> Plan:
@@ -195,12 +218,14 @@ def _planned(problem: Problem, use: str, data: Observations | None) -> Plan:
     compiled = compile_problem(problem)
 
     def arrange() -> Arrangement:
-        names = tuple(e.name for e in problem.experiments)
-        arrangement = Arrangement(compiled.structure, measurements, criterion.joint, names, has_absolute_sigma(problem))
-        _ = (
-            arrangement.table,
-            arrangement.penalty,
-        )  # made now, by one thread: made by two, it could hold addresses of records that are gone
+        if data is not None:
+            whole = plan_of(problem, use).arrangement
+            arrangement = dataclasses.replace(whole, data=measurements, whole=whole)
+        else:
+            names, absolute = tuple(e.name for e in problem.experiments), has_absolute_sigma(problem)
+            arrangement = Arrangement(compiled.structure, measurements, criterion.joint, names, absolute)
+        # made now, by one thread: made by two, it could hold addresses of records that are gone
+        _ = arrangement.table, arrangement.penalty
         return arrangement
 
     key = ("arrangement", use, criterion.joint)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -102,7 +102,7 @@ def task_records(
         observe_jacobian=observe.jacobian,
         row_ptr=observe.row_ptr,
         col=observe.col,
-        at_time=np.searchsorted(o.at, np.arange(o.times.size + 1)).astype(np.int64),
+        at_time=_first_of_times(o),
         observable=o.observable,
         value=o.value,
         root_weight=o.root_weight,
@@ -138,6 +138,36 @@ def table_of(records: list[tuple[Task, Mapping, Measured]]) -> Words:
         for part in (*parts, Elimination()):
             FITTING.put(row, part)
     return table
+
+
+Fields = dict[str, Any]
+
+
+def part_of_records(o: Observation, first_row: int) -> tuple[Fields, Fields]:
+    """Return the fields of `Task` and `Measured` that change where only a part of the measurements is fitted."""
+    return {"times": o.times, "ends": o.ends}, {
+        "at_time": _first_of_times(o),
+        "observable": o.observable,
+        "value": o.value,
+        "root_weight": o.root_weight,
+        "row_slots": np.ascontiguousarray(o.row_slots).reshape(-1),
+        "first_row": first_row,
+    }
+
+
+def table_of_part(table: Words, rows: list[int], parts: list[tuple[Fields, Fields]]) -> Words:
+    """Return the `rows` of a table with these fields, which must be kept, in the place of their own."""
+    result = table[rows]
+    for row, changed in zip(result, parts, strict=True):
+        for part, fields in zip((Task, Measured), changed, strict=True):
+            for name, value in fields.items():
+                FITTING.set(row, part, name, value)
+    return result
+
+
+def _first_of_times(o: Observation) -> Integers:
+    """Return the first measurement of each output time, and their number."""
+    return np.searchsorted(o.at, np.arange(o.times.size + 1)).astype(np.int64)
 
 
 def shared_row(compiled: CompiledProblem, penalty: Penalty) -> Words:

@@ -85,6 +85,11 @@ class Shooter:
         return shot
 
     @property
+    def n_steps(self) -> int:
+        """Steps of all grids together."""
+        return sum([b - a for _, _, a, b in self._taken]) if self.adapted else 0
+
+    @property
     def grids(self) -> list[StepGrid] | None:
         """Grids of the observed experiments; None before the first adaptation, and after one that failed."""
         if not self.adapted:

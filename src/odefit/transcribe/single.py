@@ -97,6 +97,11 @@ class SingleShooting:
         return self._evaluate(x, order, adapt=self._readapt)
 
     @property
+    def n_steps(self) -> int:
+        """Steps of the present grids together; 0 if there are none."""
+        return self._shooter.n_steps
+
+    @property
     def grids(self) -> list[StepGrid] | None:
         """The present step grids, per experiment that was fitted; None if there are none."""
         return self._shooter.grids
