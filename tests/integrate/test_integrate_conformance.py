@@ -163,6 +163,17 @@ class TestConformance:
             np.testing.assert_array_equal(found.S[0], np.eye(case.theta.size)[len(case.p) :])
 
     @by_case
+    def test_times_may_be_read_only_or_a_part_of_others(self, method, case):
+        run = make_run(case)
+        expected = solve(method, case, run, order=1)
+        fixed = run.times.copy()
+        fixed.flags.writeable = False
+        for times in (fixed, np.repeat(run.times, 2)[::2]):
+            found = solve(method, case, run._replace(times=times), order=1)
+            np.testing.assert_array_equal(found.y, expected.y)
+            np.testing.assert_array_equal(found.S, expected.S)
+
+    @by_case
     def test_start_alone_costs_nothing(self, method, case):
         found = solve(method, case, make_run(case, times=[case.t0]), order=highest_order(method))
         assert found.grid.steps.size == 0

@@ -85,6 +85,8 @@ def solve_run(
     stop: StopFlag | None,
 ) -> Trajectory:
     """Solve `run` by the method that `choice` takes; see `Integrator.solve`."""
+    if not run.times.flags.c_contiguous:
+        run = run._replace(times=np.ascontiguousarray(run.times))
     n, m, rhs = run.y0.size, run.times.size, model.rhs
     kept = (
         np.empty((m, n)),

@@ -130,9 +130,14 @@ def _reader(part: type[NamedTuple], first: int) -> Any:
     return intrinsic(read)
 
 
+def _writable(kind: Any) -> Any:
+    """Return the type of an array, whether or not it may be written."""
+    return kind.copy(readonly=False) if isinstance(kind, types.Array) else kind
+
+
 def _writer(kinds: list[Any], places: list[int]) -> Any:
     def write(typingctx: Any, table: Any, i: Any, values: Any) -> Any:
-        if tuple(values.types) != tuple(kinds):
+        if [_writable(kind) for kind in values.types] != kinds:
             raise TypingError(f"a record of {kinds} cannot be written from {values}")
 
         def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -144,7 +149,7 @@ def _writer(kinds: list[Any], places: list[int]) -> Any:
             def put(number: int, value: Any) -> None:
                 builder.store(value, builder.gep(row, [ir.Constant(integer, number)]))
 
-            for k, (kind, place) in enumerate(zip(kinds, places, strict=True)):
+            for k, (kind, place) in enumerate(zip(signature.args[2], places, strict=True)):
                 value = builder.extract_value(arguments[2], k)
                 if isinstance(kind, types.Array):
                     array = context.make_array(kind)(context, builder, value)
