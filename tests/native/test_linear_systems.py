@@ -46,7 +46,7 @@ def product(pattern, jac, n, z, row, seeds, out):
 def csr(matrix, n):
     """Return row pointers, columns, and values of a matrix (n, n + n_p)."""
     rows, col = np.nonzero(matrix)
-    return np.searchsorted(rows, np.arange(n + 1)), col, matrix[rows, col]
+    return np.searchsorted(rows, np.arange(n + 1)), np.ascontiguousarray(col), matrix[rows, col]
 
 
 def random_jacobian(n, seed, density=0.2, n_p=3):

@@ -24,8 +24,8 @@ from typing import Any
 import numba
 from numba import types
 from numba.core import caching, event
-from numba.core.registry import CPUDispatcher
 
+from odefit.native.inlining import Helper, HelperCompiler
 from odefit.native.places import cache_root, package_root
 
 logger = logging.getLogger("odefit.compile")
@@ -177,6 +177,7 @@ def kernel(function: Any = None, *, inline: bool = False, allocating: bool = Fal
         return partial(kernel, inline=inline, allocating=allocating)
     options: dict[str, Any] = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}, "forceinline": inline}
     if inline:
+        options["pipeline_class"] = HelperCompiler
         _inlined.add(function)
         options["no_cfunc_wrapper"] = options["no_cpython_wrapper"] = True
     if inline and not allocating:
@@ -184,17 +185,10 @@ def kernel(function: Any = None, *, inline: bool = False, allocating: bool = Fal
         _uncounted.add(function)
     dispatcher: Any = numba.njit(**options)(function)
     if inline:
-        dispatcher.__class__ = _Helper
+        dispatcher.__class__ = Helper
     else:
         dispatcher._cache = _KernelCache(function)
     return dispatcher
-
-
-class _Helper(CPUDispatcher):
-    """A helper of kernels has no door for Python: half of its compilation would go into one that nobody uses."""
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        raise TypeError(f"{self.__name__} is a helper of kernels; call it from one, or its py_func")
 
 
 def kernel_overload(function: Any, signature: Any) -> Any:

@@ -29,6 +29,7 @@ from odefit.native.calls import call_factorise, call_solve, call_solve_blocks
 from odefit.native.finite import row_is_finite
 from odefit.native.kernel import kernel
 from odefit.native.records import Floats, Integers
+from odefit.native.unsigned import FOUR, ONE, THREE, TWO, ZERO, unsigned
 
 GROWTH_LIMIT = 1e4  # of the entries of a row, before another order of elimination is asked for
 FACTORISED, SINGULAR, GROWN = 0, 1, 2
@@ -115,35 +116,44 @@ def dense_factorise(row_ptr, mid, col, jac, shift, n, a, pivots):
 
 
 @kernel(inline=True)
+def _clear_row(col, begin, end, w):
+    """Set the entries of a row of L or U to zero in the work row."""
+    for g in range(begin, end):
+        w[col[g]] = 0.0
+
+
+@kernel(inline=True)
 def _sparse_factorise(e, jac, shift, n, a, w, limit):
     """Factorise to ``a`` = entries of L, entries of U, reciprocals of the pivots."""
-    row_ptr, mid, row_of, column_of, place = e.row_ptr, e.mid, e.row_of, e.column_of, e.place
-    l_ptr, l_col, u_ptr, u_col = e.l_ptr, e.l_col, e.u_ptr, e.u_col
-    at_u = l_col.size
-    at_inverse = at_u + u_col.size
+    row_ptr, mid, place = unsigned(e.row_ptr), unsigned(e.mid), unsigned(e.place)
+    row_of, column_of = unsigned(e.row_of), unsigned(e.column_of)
+    l_ptr, l_col, u_ptr, u_col = unsigned(e.l_ptr), unsigned(e.l_col), unsigned(e.u_ptr), unsigned(e.u_col)
+    at_u = np.uint64(l_col.size)
+    at_inverse = at_u + np.uint64(u_col.size)
     outcome = FACTORISED
-    for i in range(n):
-        for g in range(l_ptr[i], l_ptr[i + 1]):
-            w[l_col[g]] = 0.0
-        for g in range(u_ptr[i], u_ptr[i + 1]):
-            w[u_col[g]] = 0.0
+    for i in range(np.uint64(n)):
+        l_begin, l_end, u_begin, u_end = l_ptr[i], l_ptr[i + ONE], u_ptr[i], u_ptr[i + ONE]
+        _clear_row(l_col, l_begin, l_end, w)
+        _clear_row(u_col, u_begin, u_end, w)
         row = row_of[i]
         w[column_of[row]] = shift
         before = abs(shift)
         for g in range(row_ptr[row], mid[row]):
-            w[place[g]] -= jac[g]
-            before = max(before, abs(w[place[g]]))
-        for g in range(l_ptr[i], l_ptr[i + 1]):
+            entry = w[place[g]] - jac[g]
+            w[place[g]] = entry
+            before = max(before, abs(entry))
+        for g in range(l_begin, l_end):
             k = l_col[g]
             factor = w[k] * a[at_inverse + k]
             a[g] = factor
             if factor != 0.0:
-                for h in range(u_ptr[k] + 1, u_ptr[k + 1]):
+                for h in range(u_ptr[k] + ONE, u_ptr[k + ONE]):
                     w[u_col[h]] -= factor * a[at_u + h]
         after = 0.0
-        for g in range(u_ptr[i], u_ptr[i + 1]):
-            a[at_u + g] = w[u_col[g]]
-            after = max(after, abs(w[u_col[g]]))
+        for g in range(u_begin, u_end):
+            entry = w[u_col[g]]
+            a[at_u + g] = entry
+            after = max(after, abs(entry))
         pivot = w[i]
         if not after < limit * before:
             outcome = GROWN
@@ -187,20 +197,22 @@ def _dense_solve(n, a, pivots, x):
 
 @kernel(inline=True)
 def _sparse_solve(e, n, a, w, x):
-    row_of, column_of, l_ptr, l_col, u_ptr, u_col = e.row_of, e.column_of, e.l_ptr, e.l_col, e.u_ptr, e.u_col
-    at_u = l_col.size
-    at_inverse = at_u + u_col.size
-    for i in range(n):
+    row_of, column_of = unsigned(e.row_of), unsigned(e.column_of)
+    l_ptr, l_col, u_ptr, u_col = unsigned(e.l_ptr), unsigned(e.l_col), unsigned(e.u_ptr), unsigned(e.u_col)
+    at_u, size = np.uint64(l_col.size), np.uint64(n)
+    at_inverse = at_u + np.uint64(u_col.size)
+    for i in range(size):
         total = x[row_of[i]]
-        for g in range(l_ptr[i], l_ptr[i + 1]):
+        for g in range(l_ptr[i], l_ptr[i + ONE]):
             total -= a[g] * w[l_col[g]]
         w[i] = total
-    for i in range(n - 1, -1, -1):
+    for behind in range(size):
+        i = size - ONE - behind
         total = w[i]
-        for g in range(u_ptr[i] + 1, u_ptr[i + 1]):
+        for g in range(u_ptr[i] + ONE, u_ptr[i + ONE]):
             total -= a[at_u + g] * w[u_col[g]]
         w[i] = total * a[at_inverse + i]
-    for i in range(n):
+    for i in range(size):
         x[i] = w[column_of[i]]
 
 
@@ -249,34 +261,38 @@ def dense_solve_block(n, a, pivots, x, row, at):
 
 
 @kernel(inline=True)
+def _subtract_products(begin, end, at, a, col, w, x):
+    """Subtract products of entries ``a[at + begin:at + end]`` with blocks of `w` from the four numbers `x`."""
+    x0, x1, x2, x3 = x
+    for g in range(begin, end):
+        v, k = a[at + g], FOUR * col[g]
+        x0 -= v * w[k]
+        x1 -= v * w[k + ONE]
+        x2 -= v * w[k + TWO]
+        x3 -= v * w[k + THREE]
+    return x0, x1, x2, x3
+
+
+@kernel(inline=True)
 def _sparse_solve_block(e, n, a, w, x, row, at):
-    row_of, column_of, l_ptr, l_col, u_ptr, u_col = e.row_of, e.column_of, e.l_ptr, e.l_col, e.u_ptr, e.u_col
-    at_u = l_col.size
-    at_inverse = at_u + u_col.size
-    for i in range(n):
-        o = at + 4 * row_of[i]
-        x0, x1, x2, x3 = x[row, o], x[row, o + 1], x[row, o + 2], x[row, o + 3]
-        for g in range(l_ptr[i], l_ptr[i + 1]):
-            v, k = a[g], 4 * l_col[g]
-            x0 -= v * w[k]
-            x1 -= v * w[k + 1]
-            x2 -= v * w[k + 2]
-            x3 -= v * w[k + 3]
-        w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3] = x0, x1, x2, x3
-    for i in range(n - 1, -1, -1):
-        x0, x1, x2, x3 = w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3]
-        for g in range(u_ptr[i] + 1, u_ptr[i + 1]):
-            v, k = a[at_u + g], 4 * u_col[g]
-            x0 -= v * w[k]
-            x1 -= v * w[k + 1]
-            x2 -= v * w[k + 2]
-            x3 -= v * w[k + 3]
-        v = a[at_inverse + i]
-        w[4 * i], w[4 * i + 1], w[4 * i + 2], w[4 * i + 3] = x0 * v, x1 * v, x2 * v, x3 * v
-    for i in range(n):
-        k = 4 * column_of[i]
-        for lane in range(4):
-            x[row, at + 4 * i + lane] = w[k + lane]
+    row_of, column_of = unsigned(e.row_of), unsigned(e.column_of)
+    l_ptr, l_col, u_ptr, u_col = unsigned(e.l_ptr), unsigned(e.l_col), unsigned(e.u_ptr), unsigned(e.u_col)
+    at_u, size, row, at = np.uint64(l_col.size), np.uint64(n), np.uint64(row), np.uint64(at)
+    at_inverse = at_u + np.uint64(u_col.size)
+    for i in range(size):
+        o, k = at + FOUR * row_of[i], FOUR * i
+        right = x[row, o], x[row, o + ONE], x[row, o + TWO], x[row, o + THREE]
+        x0, x1, x2, x3 = _subtract_products(l_ptr[i], l_ptr[i + ONE], ZERO, a, l_col, w, right)
+        w[k], w[k + ONE], w[k + TWO], w[k + THREE] = x0, x1, x2, x3
+    for behind in range(size):
+        i = size - ONE - behind
+        k, v = FOUR * i, a[at_inverse + i]
+        right = w[k], w[k + ONE], w[k + TWO], w[k + THREE]
+        x0, x1, x2, x3 = _subtract_products(u_ptr[i] + ONE, u_ptr[i + ONE], at_u, a, u_col, w, right)
+        w[k], w[k + ONE], w[k + TWO], w[k + THREE] = x0 * v, x1 * v, x2 * v, x3 * v
+    for i in range(size):
+        o, k = at + FOUR * i, FOUR * column_of[i]
+        x[row, o], x[row, o + ONE], x[row, o + TWO], x[row, o + THREE] = w[k], w[k + ONE], w[k + TWO], w[k + THREE]
 
 
 @kernel(inline=True)
@@ -300,25 +316,26 @@ def solve_blocks(e, n, a, pivots, work, x, row):
 @kernel(inline=True)
 def add_product(e, jac, n, z, row, seeds, out):
     """Add ``f_y z[row] + f_p seeds`` to ``out[0]``; `z` and `out` hold blocks (n, 4), `seeds` is (blocks, n_p, 4)."""
-    row_ptr, mid, col = e.row_ptr, e.mid, e.col
-    for b in range(seeds.shape[0]):
-        at = b * 4 * n
-        for i in range(n):
-            o = at + 4 * i
-            x0, x1, x2, x3 = out[0, o], out[0, o + 1], out[0, o + 2], out[0, o + 3]
+    row_ptr, mid, col = unsigned(e.row_ptr), unsigned(e.mid), unsigned(e.col)
+    size, row = np.uint64(n), np.uint64(row)
+    for b in range(np.uint64(seeds.shape[0])):
+        at = b * FOUR * size
+        for i in range(size):
+            o = at + FOUR * i
+            x0, x1, x2, x3 = out[0, o], out[0, o + ONE], out[0, o + TWO], out[0, o + THREE]
             for g in range(row_ptr[i], mid[i]):
-                v, k = jac[g], at + 4 * col[g]
+                v, k = jac[g], at + FOUR * col[g]
                 x0 += v * z[row, k]
-                x1 += v * z[row, k + 1]
-                x2 += v * z[row, k + 2]
-                x3 += v * z[row, k + 3]
-            for g in range(mid[i], row_ptr[i + 1]):
-                v, j = jac[g], col[g] - n
+                x1 += v * z[row, k + ONE]
+                x2 += v * z[row, k + TWO]
+                x3 += v * z[row, k + THREE]
+            for g in range(mid[i], row_ptr[i + ONE]):
+                v, j = jac[g], col[g] - size
                 x0 += v * seeds[b, j, 0]
                 x1 += v * seeds[b, j, 1]
                 x2 += v * seeds[b, j, 2]
                 x3 += v * seeds[b, j, 3]
-            out[0, o], out[0, o + 1], out[0, o + 2], out[0, o + 3] = x0, x1, x2, x3
+            out[0, o], out[0, o + ONE], out[0, o + TWO], out[0, o + THREE] = x0, x1, x2, x3
 
 
 @kernel(inline=True, allocating=True)
@@ -374,7 +391,7 @@ def step_directions(e, jac, n, slot, c, a, pivots, work, s, seeds, d, with_d):
         The extra part of the right-hand side, (1, blocks*n*4), and whether there is one.
     """
     _known_part(slot, c, s, d, with_d)
-    place, entry, factor = seeds
+    place, entry, factor = unsigned(seeds[0]), unsigned(seeds[1]), seeds[2]
     new = slot[0]
     for g in range(place.size):
         s[new, place[g]] += jac[entry[g]] * factor[g]
