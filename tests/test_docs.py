@@ -116,7 +116,7 @@ def test_pictures_are_those_that_the_command_makes(decoded):
     assert decoded(made["barnes.png"]()).shape == decoded(shown).shape
 
 
-@pytest.mark.parametrize("block", [b for b in blocks("docs/extending.md", "python") if "class " in b])
+@pytest.mark.parametrize("block", [b for b in blocks("docs/extending.md", "python") if "class " in b or "def " in b])
 def test_shown_extensions_are_those_of_the_tests(block):
     sources = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_adding_a*.py")]
     for part in block.split("\n\n\n"):
