@@ -1,4 +1,4 @@
-"""The order of the stages: a module may import only what stands to its left."""
+"""The order of the stages (a module may import only what stands to its left), and limits on the size of functions."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import ast
 from pathlib import Path
 
 import pytest
+
+from odefit.integrate import CHOICES
 
 ROOT = Path(__file__).parent.parent / "src" / "odefit"
 STAGES = [
@@ -93,3 +95,69 @@ def test_checker_sees_imports_inside_functions(tmp_path):
     path = tmp_path / "late.py"
     path.write_text("def f():\n    from odefit.cli.app import app\n    return app\n")
     assert imports_of(path) == {"odefit.cli.app", "odefit.cli.app.app"}
+
+
+LONGEST_FUNCTION, MOST_ARGUMENTS = 90, 12
+SOURCES = sorted(ROOT.rglob("*.py"))
+INTEGRATORS = {"Integrator", "SingleMethod", "ExplicitRungeKutta", *(type(one).__name__ for one in CHOICES.values())}
+
+
+def functions_of(text: str) -> list[ast.FunctionDef]:
+    return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+
+
+def too_long(text: str) -> list[str]:
+    """Names of functions that do not fit on a screen, docstrings counted."""
+    return [f.name for f in functions_of(text) if (f.end_lineno or 0) - f.lineno >= LONGEST_FUNCTION]
+
+
+def kernels_with_many_arguments(text: str) -> list[str]:
+    """Names of kernels, helpers too, that are given more than one can keep apart."""
+
+    def is_kernel(f: ast.FunctionDef) -> bool:
+        return any(ast.unparse(d).split("(")[0].split(".")[-1] == "kernel" for d in f.decorator_list)
+
+    return [f.name for f in functions_of(text) if is_kernel(f) and len(f.args.args) > MOST_ARGUMENTS]
+
+
+def asks_for_integrators(text: str) -> list[str]:
+    """Calls of `isinstance` with the class of an integrator: what it can do is for its attributes to say."""
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    asking = [call for call in calls if ast.unparse(call.func) == "isinstance"]
+    return [
+        ast.unparse(call)
+        for call in asking
+        if INTEGRATORS & {n.id if isinstance(n, ast.Name) else getattr(n, "attr", "") for n in ast.walk(call.args[1])}
+    ]
+
+
+def test_functions_fit_on_a_screen():
+    assert {p.relative_to(ROOT).as_posix(): names for p in SOURCES if (names := too_long(p.read_text()))} == {}
+
+
+def test_kernels_have_few_arguments():
+    found = {p.relative_to(ROOT).as_posix(): kernels_with_many_arguments(p.read_text()) for p in SOURCES}
+    assert {file: names for file, names in found.items() if names} == {}
+
+
+def test_nobody_asks_which_integrator_it_is():
+    others = [p for p in SOURCES if p.relative_to(ROOT).parts[0] != "integrate"]
+    assert {p.name: found for p in others if (found := asks_for_integrators(p.read_text()))} == {}
+
+
+def test_only_experiments_look_into_their_periods():
+    own = ROOT / "problem" / "experiments.py"
+    assert "periods[" in own.read_text()
+    assert [p.name for p in SOURCES if p != own and "periods[" in p.read_text()] == []
+
+
+def test_checkers_see_what_they_look_for():
+    long = "def f():\n" + "    x = 1\n" * LONGEST_FUNCTION
+    assert too_long(long) == ["f"]
+    assert too_long(long.removesuffix("    x = 1\n")) == []
+    arguments = ", ".join(f"a{i}" for i in range(MOST_ARGUMENTS + 1))
+    for mark in ("@kernel", "@kernel(inline=True)", "@native.kernel\n@named('f')"):
+        assert kernels_with_many_arguments(f"{mark}\ndef f({arguments}):\n    return a0\n") == ["f"]
+    assert kernels_with_many_arguments(f"def f({arguments}):\n    return a0\n") == []
+    assert asks_for_integrators("isinstance(one, (integrate.Ddm, int))") == ["isinstance(one, (integrate.Ddm, int))"]
+    assert asks_for_integrators("isinstance(one, int)") == []

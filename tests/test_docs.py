@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import tomllib
 from pathlib import Path
@@ -115,8 +116,36 @@ def test_pictures_are_those_that_the_command_makes(decoded):
     assert decoded(made["barnes.png"]()).shape == decoded(shown).shape
 
 
-@pytest.mark.parametrize("block", [b for b in blocks("docs/extending.md", "python") if "class " in b])
+@pytest.mark.parametrize("block", [b for b in blocks("docs/extending.md", "python") if "class " in b or "def " in b])
 def test_shown_extensions_are_those_of_the_tests(block):
-    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_adding_a_*.py")]
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_adding_a*.py")]
     for part in block.split("\n\n\n"):
         assert any(part in source for source in sources), part
+
+
+def stations() -> list[tuple[str, str]]:
+    """Names and files of the stations of docs/development.md."""
+    text = (ROOT / "docs" / "development.md").read_text(encoding="utf-8")
+    walk = text.split("## The walk of one measurement and one parameter")[1].split("\n## ")[0]
+    return re.findall(r"^\| `([\w.]+)` \| `([\w/]+\.py)` \|", walk, re.MULTILINE)
+
+
+def test_no_station_of_the_walk_is_passed_twice():
+    assert len(stations()) == len(set(stations())) > 30
+
+
+@pytest.mark.parametrize(("name", "file"), stations())
+def test_stations_of_the_walk_are_where_the_document_says(name, file):
+    body = ast.parse((ROOT / "src" / "odefit" / file).read_text(encoding="utf-8")).body
+    for part in name.split("."):
+        defined = {node.name: node.body for node in body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
+        assert part in defined
+        body = defined[part]
+
+
+@pytest.mark.parametrize("file", sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md")))
+def test_files_that_documents_name_exist(file):
+    """Such as `tests/solve/test_solver_matrix.py` or `solve/freeze.py`."""
+    named = re.findall(r"`((?:\w+/)+\w+\.(?:py|md))`", (ROOT / file).read_text(encoding="utf-8"))
+    for name in named:
+        assert (ROOT / name).exists() or (ROOT / "src" / "odefit" / name).exists(), name

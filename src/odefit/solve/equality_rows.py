@@ -103,11 +103,13 @@ def hold_bounds(x, lower, upper, descent, inward, held):
 
 
 @kernel(inline=True, allocating=True)
-def hold_with_equality(
-    x, lower, upper, descent, scale, rows, right, n_equality, et, beta_e, pivot_e, free, column, y, reduced, held
-):
-    """Mark unknowns that multipliers press against a bound, and that rows of infinite weight do not pull off it."""
-    n = x.size
+def hold_with_equality(x, frame, descent, scale, rows, right, factors, free, column, y, reduced, held):
+    """Mark unknowns that multipliers press against a bound, and that rows of infinite weight do not pull off it.
+
+    `frame` is that of `factor_step`; `factors` are room for those of the rows of infinite weight, with their pivots.
+    """
+    et, beta_e, pivot_e = factors
+    n, n_equality = et.shape
     inward = np.empty(n)
     for sweep in range(n + 2):
         n_free = list_free(held, free)
@@ -120,7 +122,7 @@ def hold_with_equality(
             for i in range(n):
                 inward[i] = column[i, 0]
         _reduce_descent(descent, scale, rows, et, beta_e, pivot_e, n_equality, rank_e, free, n_free, column, reduced)
-        if not hold_bounds(x, lower, upper, reduced, inward, held):
+        if not hold_bounds(x, frame[2], frame[3], reduced, inward, held):
             break
 
 

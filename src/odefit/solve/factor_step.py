@@ -62,8 +62,9 @@ _NO_HEAVY = np.empty((0, 2))
 
 
 @kernel(inline=True)
-def _free_problem(r, b, rows, right, root, n_equality, v, scale, fixed, free, a, c, e):
+def _free_problem(r, b, heavy, n_equality, v, scale, fixed, free, a, c, e):
     """Set up the scaled problem in the free unknowns, the others moved to the right-hand side."""
+    rows, right, root = heavy
     n, k = b.size, root.size - n_equality
     n_free = list_free(fixed, free)
     for i in range(root.size):
@@ -89,8 +90,10 @@ def _free_problem(r, b, rows, right, root, n_equality, v, scale, fixed, free, a,
 
 
 @kernel(inline=True)
-def _to_unknowns(a, pivot, x, rank, n_free, y, rank_e, et, n_equality, beta_e, free, scale, column, v):
+def _to_unknowns(a, pivot, x, rank, n_free, y, rank_e, factors, free, scale, column, v):
     """Set ``v[free]`` to the step with these components in the null space (`x`) and outside it (`y`)."""
+    et, beta_e, _ = factors
+    n_equality = et.shape[1]
     z = column[:, 0]
     for i in range(rank_e):
         z[i] = y[i]
@@ -142,9 +145,10 @@ def _workspace(numbers, places, n, n_heavy, n_equality):
 
 
 @kernel(inline=True, allocating=True)
-def _set_out(r, b, rows, right, root, n_equality, x, frame, scale, et, beta_e, pivot_e, free, column, y, held):
+def _set_out(r, b, heavy, x, frame, scale, factors, free, column, y, held):
     """Set scales and which unknowns are held at their bounds; return how many these are."""
     start, logarithmic, lower, upper = frame[0], frame[1], frame[2], frame[3]
+    rows, right, root = heavy
     n = x.size
     descent, z = np.empty(n), np.empty(n)
     negative_gradient(r, b, rows, right, root, descent)
@@ -153,10 +157,8 @@ def _set_out(r, b, rows, right, root, n_equality, x, frame, scale, et, beta_e, p
         free[i] = i
         held[i] = False
         z[i] = 0.0
-    if n_equality > 0:
-        hold_with_equality(
-            x, lower, upper, descent, scale, rows, right, n_equality, et, beta_e, pivot_e, free, column, y, z, held
-        )
+    if factors[0].shape[1] > 0:
+        hold_with_equality(x, frame, descent, scale, rows, right, factors, free, column, y, z, held)
     else:
         hold_bounds(x, lower, upper, descent, z, held)
     n_held = 0
@@ -204,7 +206,8 @@ def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x
     low, high, z = np.empty(n), np.empty(n), np.empty(n)
     c, column = np.empty((a.shape[0], 1)), np.empty((n, 1))
     e, y = np.empty(n_equality), np.empty(n_equality)
-    n_held = _set_out(r, b, rows, right, root, n_equality, x, frame, scale, et, beta_e, pivot_e, free, column, y, held)
+    factors = et, beta_e, pivot_e
+    n_held = _set_out(r, b, (rows, right, root), x, frame, scale, factors, free, column, y, held)
     for i in range(n):
         low[i], high[i] = min(0.0, lower[i] - x[i]), max(0.0, upper[i] - x[i])
         fixed[i] = held[i]
@@ -213,7 +216,7 @@ def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x
     n_free, rank, rank_e, damping, length, normal = 0, 0, 0, 0.0, 0.0, 0.0
     whole_length, whole_norm = 0.0, 0.0
     for sweep in range(n + 1):
-        n_free = _free_problem(r, b, rows, right, root, n_equality, v, scale, fixed, free, a, c, e)
+        n_free = _free_problem(r, b, (rows, right, root), n_equality, v, scale, fixed, free, a, c, e)
         if n_equality > 0:
             rank_e = factor_equality(rows, free, n_free, scale, n_equality, et, beta_e, pivot_e)
             normal = normal_part(et, pivot_e, e, rank_e, _FOR_EQUALITY * radius, y)
@@ -240,7 +243,7 @@ def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x
         for i in range(rank):
             z[i] = gain[i] * c[i, 0]
         length = math.hypot(norm_of(z, rank), normal)
-        _to_unknowns(a, pivot, z, rank, n_free, y, rank_e, et, n_equality, beta_e, free, scale, column, v)
+        _to_unknowns(a, pivot, z, rank, n_free, y, rank_e, factors, free, scale, column, v)
         if not clipped:
             whole_length, whole_norm = length, _scaled_norm(v, scale)
         if not _clip_to_box(free, n_free, low, high, fixed, v):
@@ -276,6 +279,7 @@ def corrected_step(r, b, heavy, b_trial, right_trial, x, frame, numbers, places,
     n_equality = count_infinite(root)
     k = root.size - n_equality
     a, beta, gain, scale, et, beta_e, pivot, free, dropped, pivot_e = _workspace(numbers, places, n, k, n_equality)
+    factors = et, beta_e, pivot_e
     c, column = np.empty((k + n, 1)), np.empty((n, 1))
     z, w = np.empty(n), np.empty(n)
     e, y = np.empty(n_equality), np.empty(n_equality)
@@ -297,13 +301,13 @@ def corrected_step(r, b, heavy, b_trial, right_trial, x, frame, numbers, places,
     normal = 0.0
     if n_equality > 0:
         normal = normal_part(et, pivot_e, e, rank_e, np.inf, y)
-        _to_unknowns(a, pivot, z, 0, n_free, y, rank_e, et, n_equality, beta_e, free, scale, column, w)
+        _to_unknowns(a, pivot, z, 0, n_free, y, rank_e, factors, free, scale, column, w)
         _subtract_product(r, rows, root, n_equality, w, c)
     apply_weighted(a, n_free - rank_e, beta, dropped, c)
     for i in range(rank):
         z[i] = gain[i] * c[i, 0]
     length = math.hypot(norm_of(z, rank), normal)
-    _to_unknowns(a, pivot, z, rank, n_free, y, rank_e, et, n_equality, beta_e, free, scale, column, w)
+    _to_unknowns(a, pivot, z, rank, n_free, y, rank_e, factors, free, scale, column, w)
     for i in range(n):
         w[i] = v[i] + 0.5 * w[i]
     arrive(x, w, frame[2], frame[3], x_new)
