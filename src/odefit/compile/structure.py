@@ -116,6 +116,11 @@ class CompiledStructure:
         return self.scale_codes != LINEAR
 
     @cached_property
+    def is_curved(self) -> bool:
+        """Whether an entry of the solver's vector is not a natural value."""
+        return bool(self.logarithmic.any())
+
+    @cached_property
     def columns(self) -> tuple[Indices, ...]:
         """Indices of the thetas that each experiment's states or observables depend on; those of the states first."""
         result = []

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -78,6 +79,12 @@ class _Point(NamedTuple):
         return order == self.order or (order < self.order and not self.failure)
 
 
+def _read_only(values: Array) -> Array:
+    result = values.copy()
+    result.flags.writeable = False
+    return result
+
+
 class _Workspace(threading.local):
     """What one thread works with: its objective with the steps of `frozen`, and the last point."""
 
@@ -137,18 +144,33 @@ class Evaluator:
         self.names = compiled.theta_names
         self.n_data, self.n_residuals = plan.n_data, plan.n_residuals
         self._natural = scale == NATURAL
-        self._curved = self._natural and bool(compiled.logarithmic.any())
-        self.start = compiled.slot_start[compiled.free] if self._natural else compiled.theta_start.copy()
-        self.lower = (compiled.lower if self._natural else compiled.theta_lower).copy()
-        self.upper = (compiled.upper if self._natural else compiled.theta_upper).copy()
-        for bound in (self.start, self.lower, self.upper):
-            bound.flags.writeable = False
         # residuals are differences of model and data whatever the criterion makes of them
         self._own = plan.criterion.name != SumOfSquares.name
         self._rows = problem.with_settings(criterion=SumOfSquares.name) if self._own else problem
         self._frozen: Array | None = None
         self._lock = threading.Lock()
         self._here = _Workspace()
+
+    @cached_property
+    def start(self) -> Array:
+        """Start values, on the scale."""
+        compiled = self._compiled
+        return _read_only(compiled.slot_start[compiled.free] if self._natural else compiled.theta_start)
+
+    @cached_property
+    def lower(self) -> Array:
+        """Lower bounds, on the scale."""
+        return _read_only(self._compiled.lower if self._natural else self._compiled.theta_lower)
+
+    @cached_property
+    def upper(self) -> Array:
+        """Upper bounds, on the scale."""
+        return _read_only(self._compiled.upper if self._natural else self._compiled.theta_upper)
+
+    @cached_property
+    def _curved(self) -> bool:
+        """Whether derivatives by the solver's values are not those by the natural ones that are asked for."""
+        return self._natural and self._compiled.structure.is_curved
 
     def __repr__(self) -> str:
         frozen = ", freeze=True" if self.freeze else ""
