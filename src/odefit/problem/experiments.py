@@ -91,9 +91,14 @@ class Experiment(Value):
             raise ProblemError(f"experiment '{self.name}' has use = '{self.use}'; the uses are {', '.join(USES)}.")
 
     @property
+    def _first(self) -> Period:
+        first, *_ = self.periods
+        return first
+
+    @property
     def start(self) -> float:
         """Time at which the experiment begins: that of its first period."""
-        return self.periods[0].start
+        return self._first.start
 
     @property
     def overrides(self) -> Mapping[str, float | str]:
@@ -102,4 +107,4 @@ class Experiment(Value):
         There is one period now, whose replacements hold all the time.  With several they differ from period to period:
         then this will be those of the first, with which the experiment begins.
         """
-        return self.periods[0].overrides
+        return self._first.overrides
