@@ -12,6 +12,7 @@ import odefit as of
 from odefit.compile import Seeds
 from odefit.integrate import METHODS, Run, Status, elimination
 from odefit.integrate.elimination import compiled_algebra, dense_algebra, linear_algebra, sparse_algebra
+from odefit.integrate.selection import Selection
 from odefit.transcribe import SingleShooting
 
 DDM = METHODS["ddm"]
@@ -287,3 +288,12 @@ def test_an_order_that_a_replay_needs_is_found_once(monkeypatch):
     fast = [objective.evaluate(np.array([0.5, 1e9]), 0).residual for _ in range(3)]
     assert len(orders) == 1
     np.testing.assert_array_equal(fast[0], fast[2])
+
+
+def test_the_place_of_a_matrix_that_grows_does_not_move():
+    """Tables hold its address from adaptation to adaptation, whether or not the linear algebra changes in between."""
+    selection = Selection(DDM, make(MODELS["chain"])[0], 1e-6, 1000)
+    selection.choose()
+    place = selection.elimination.trouble
+    selection.choose()
+    assert selection.elimination.trouble is place

@@ -9,17 +9,14 @@ made it.
 
 from __future__ import annotations
 
-from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
-from odefit.integrate.contract import Run, StepGrid, Trajectory
 from odefit.integrate.ddm import Ddm
 from odefit.integrate.dop853 import Dop853
 from odefit.integrate.dopri5 import Dopri5
 from odefit.integrate.explicit import DETECT
 from odefit.integrate.selection import Candidate
 from odefit.integrate.single_method import SingleMethod
-from odefit.integrate.solving import solve_run
-from odefit.native.stop import StopFlag
+from odefit.integrate.solving import Solves
 
 _TIGHT = 1e-8  # rtol
 _LOOSE_METHOD, _TIGHT_METHOD, _STIFF_METHOD = Dopri5(), Dop853(), Ddm()
@@ -29,7 +26,7 @@ _LOOSE_CANDIDATES, _TIGHT_CANDIDATES = (
 )
 
 
-class Auto:
+class Auto(Solves):
     """Begins explicitly and changes to `ddm` where the model is stiff; `Trajectory.grid.method` says which it was."""
 
     name = "auto"
@@ -44,18 +41,3 @@ class Auto:
             if one.name == method:
                 return one
         raise OdefitError(f"a step grid of '{method}' cannot be replayed by 'auto'")
-
-    def solve(
-        self,
-        model: CompiledModel,
-        run: Run,
-        *,
-        grid: StepGrid | None = None,
-        rtol: float,
-        atol: float,
-        order: int = 0,
-        max_steps: int = 100_000,
-        stop: StopFlag | None = None,
-    ) -> Trajectory:
-        """See `Integrator.solve`."""
-        return solve_run(self, model, run, grid, rtol, atol, order, max_steps, stop)

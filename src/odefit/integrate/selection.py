@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from odefit.compile import CompiledModel
-from odefit.integrate.contract import Integrator, Status, StepGrid
+from odefit.integrate.contract import Array, Integrator, Status, StepGrid
 from odefit.integrate.elimination import LinearAlgebra, exchanging, reordered
 from odefit.native.linear_systems import Elimination
 
@@ -63,6 +63,7 @@ class Selection:
         self._candidates = choice.candidates(rtol)
         self._limit = self._patience = max_steps
         self._number = 0
+        self._trouble: Array | None = None
 
     def choose(self) -> None:
         """Begin anew: steps are to be chosen, by the first candidate."""
@@ -82,18 +83,24 @@ class Selection:
         self._tried = 0
         if method.implicit:
             self.algebra = method.algebra(self._model) if algebra is None else algebra
-            self._trouble = np.empty(self._model.rhs.col.size + 1)
         else:
             self.algebra = None
 
     @property
     def elimination(self) -> Elimination:
-        """What the kernel is told of the linear algebra."""
-        return _NO_ALGEBRA if self.algebra is None else self.algebra.told(self._trouble)
+        """What the kernel is told of the linear algebra.
+
+        The matrix whose entries grow is noted in one array as long as the selection lives: tables hold its address.
+        """
+        if self.algebra is None:
+            return _NO_ALGEBRA
+        if self._trouble is None:
+            self._trouble = np.empty(self._model.rhs.col.size + 1)
+        return self.algebra.told(self._trouble)
 
     def answer(self, status: int) -> bool:
         """Tell whether a task that ended with `status` is to be tried again, and change what must be changed."""
-        if status == Status.REORDER and self.algebra is not None:
+        if status == Status.REORDER and self.algebra is not None and self._trouble is not None:
             if self._tried == 0:
                 self.algebra = reordered(self._model, self._trouble[:-1], float(self._trouble[-1]))
             else:

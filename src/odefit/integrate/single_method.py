@@ -7,18 +7,17 @@ from typing import Any
 
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
-from odefit.integrate.contract import Counters, Run, StepGrid, Trajectory
+from odefit.integrate.contract import Counters, StepGrid
 from odefit.integrate.elimination import LinearAlgebra, linear_algebra
 from odefit.integrate.selection import Candidate
-from odefit.integrate.solving import solve_run
+from odefit.integrate.solving import Solves
 from odefit.integrate.task import METHOD
 from odefit.native.kernel_calls import kernel_address
-from odefit.native.stop import StopFlag
 
 _COUNTERS = len(Counters._fields)
 
 
-class SingleMethod:
+class SingleMethod(Solves):
     """What integrators of one method have in common.
 
     Attributes
@@ -71,18 +70,3 @@ class SingleMethod:
         grid_pieces = grid.counts.size - _COUNTERS
         if grid_pieces != n_pieces:
             raise OdefitError(f"a step grid of {grid_pieces} pieces cannot be replayed in a run of {n_pieces}")
-
-    def solve(
-        self,
-        model: CompiledModel,
-        run: Run,
-        *,
-        grid: StepGrid | None = None,
-        rtol: float,
-        atol: float,
-        order: int = 0,
-        max_steps: int = 100_000,
-        stop: StopFlag | None = None,
-    ) -> Trajectory:
-        """See `Integrator.solve`."""
-        return solve_run(self, model, run, grid, rtol, atol, order, max_steps, stop)

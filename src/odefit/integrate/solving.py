@@ -126,3 +126,22 @@ def solve_run(
     elif grid.algebra is not selection.algebra:
         grid = grid._replace(algebra=selection.algebra)
     return Trajectory(_STATUS[status], t_end, cause, *kept, grid, ratio, method.derivatives, counts)
+
+
+class Solves:
+    """An integrator that solves runs by the candidates it names."""
+
+    def solve(
+        self: Integrator,
+        model: CompiledModel,
+        run: Run,
+        *,
+        grid: StepGrid | None = None,
+        rtol: float,
+        atol: float,
+        order: int = 0,
+        max_steps: int = 100_000,
+        stop: StopFlag | None = None,
+    ) -> Trajectory:
+        """See `Integrator.solve`."""
+        return solve_run(self, model, run, grid, rtol, atol, order, max_steps, stop)

@@ -105,7 +105,7 @@ def time_loop(name: str, method: Method) -> Any:
         """Integrate task `i` of a table through all its pieces; see `METHOD`."""
         task, elimination = task_at(table, i), elimination_at(table, i)
         counts, ends = task.counts, task.ends
-        for j in range(_COUNTERS):
+        for j in range(_COUNTERS if replay else counts.size):
             counts[j] = 0
         room = make_room(task, elimination, order)
         differentiates = order >= 1 and task.n_directions > 0
