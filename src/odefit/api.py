@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import compile_problem, curves_of
+from odefit.errors import OdefitError
 from odefit.formats import load_problem
 from odefit.integrate import Status
 from odefit.integrate.experiment import solve_experiment
@@ -76,7 +77,9 @@ def fit(
     """
     method = problem.settings.method if method is None else method
     count = problem.settings.starts if starts is None else starts
-    if count != 1:
+    if count < 1:
+        raise OdefitError(f"starts = {count}; there must be at least one.")
+    if count > 1:
         seed = problem.settings.seed if seed is None else seed
         problem.with_settings(starts=count, seed=seed)  # which checks them
         stop = StopFlag.shared()
