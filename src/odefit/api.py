@@ -81,6 +81,7 @@ def fit(
         raise OdefitError(f"starts = {count}; there must be at least one.")
     if count > 1:
         seed = problem.settings.seed if seed is None else seed
+        problem.with_settings(starts=count, seed=seed)  # which checks them
         stop = StopFlag.shared()
         with stop_on_interrupt(stop):
             return fit_from_many(

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
     from odefit.transcribe import PointEvaluation
 
 
+MOST_STARTS = 100_000
+"""Records of more fits than that are nothing to hold in memory, nor to read."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """How a problem is solved; every entry has a default that suits most problems.
@@ -84,6 +88,8 @@ class Settings:
         for name in ("max_steps", "max_iterations", "starts"):
             if getattr(self, name) < 1:
                 raise ProblemError(f"'{name}' is {getattr(self, name)}; it must be at least 1.")
+        if self.starts > MOST_STARTS:
+            raise ProblemError(f"'starts' is {self.starts}; it must be at most {MOST_STARTS}.")
         if self.start not in ("given", "auto"):
             raise ProblemError(f"'start' is '{self.start}'; it is \"given\" or \"auto\".")
         if not self.relaxation > 0:

@@ -16,6 +16,7 @@ from odefit.strategy import FitResult, fit_by
 from odefit.study.executors import run_all
 from odefit.study.record import Multistart, StartRun
 from odefit.study.sampling import sample_starts
+from odefit.study.workers import LostWork
 
 _AS_GOOD = 1e-4  # relative difference of objectives that is of no consequence
 _STANDARD_ERRORS = 0.1  # differences of estimates below this part of them make no other minimum
@@ -64,7 +65,8 @@ def fit_from_many(
         )  # fmt: skip
 
     runs: list[StartRun] = []
-    for _, run in run_all(work, starts, usable_cores() if workers is None else workers, stop):
+    for i, answer in run_all(work, starts, usable_cores() if workers is None else workers, stop):
+        run = _lost(i, points[i], answer.cause) if isinstance(answer, LostWork) else answer
         runs.append(run)
         if progress is not None:
             progress(run, len(runs))
@@ -78,6 +80,11 @@ def fit_from_many(
     record = _record(runs, seed, starts, best, resolution, result)
     solution = dataclasses.replace(result.solution, message=_agreed(runs, result.message))
     return dataclasses.replace(result, solution=solution, multistart=record, start_values=first.start_values)
+
+
+def _lost(number: int, start: dict[str, float], cause: str) -> StartRun:
+    """Return the record of a fit whose processes ended."""
+    return StartRun(number, start, SolverStatus.FAILED.value, cause, math.nan, {}, 0, 0)
 
 
 def _agreed(runs: list[StartRun], message: str) -> str:

@@ -15,12 +15,14 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import compile_problem
+from odefit.errors import ProblemError
 from odefit.problem import Problem
 
 Array = npt.NDArray[np.float64]
 
 _FACTOR = 100.0
 _TIMES = 10.0
+_MOST_VALUES = 10_000_000
 
 
 def start_box(problem: Problem) -> tuple[Array, Array]:
@@ -49,6 +51,11 @@ def sample_starts(problem: Problem, n: int, seed: int) -> list[dict[str, float]]
     from scipy.stats import qmc  # slow to import, and needed only here
 
     compiled = compile_problem(problem)
+    if n * len(compiled.theta_names) > _MOST_VALUES:
+        most = _MOST_VALUES // len(compiled.theta_names)
+        raise ProblemError(
+            f"{n} starts of {len(compiled.theta_names)} parameters are more than fit into memory; {most} do."
+        )
     lower, upper = start_box(problem)
     sampler: Any = qmc.LatinHypercube  # newer versions call the seed rng, and take both
     unit = sampler(len(lower), seed=seed).random(n - 1) if n > 1 else np.empty((0, len(lower)))
