@@ -202,11 +202,14 @@ class HeavyMisfit(NamedTuple):
         Roots of the weights, descending.
     light
         The part of the objective that these rows have no share in.
+    resolution
+        Norm of what the integration does not resolve of the rows of infinite weight; known at order 1.
     """
 
     misfit: Array
     root: Array
     light: float
+    resolution: float = 0.0
 
 
 class LeastSquares(NamedTuple):
@@ -230,6 +233,8 @@ class LeastSquares(NamedTuple):
         What the heavy rows miss; None if there are none.
     differences
         What reports are made from, and solvers do not look at: weighted differences of model and data.
+    resolution
+        Norm of what the integration does not resolve of them, heavy rows left out; known at order 1.
     """
 
     x: Array
@@ -241,6 +246,7 @@ class LeastSquares(NamedTuple):
     error_ratio: float
     heavy: HeavyMisfit | None = None
     differences: Array = _NO_WEIGHTS
+    resolution: float = 0.0
 
 
 class Smooth(NamedTuple):
@@ -264,6 +270,7 @@ class Smooth(NamedTuple):
     size: float
     error_ratio: float
     differences: Array = _NO_WEIGHTS
+    resolution: float = 0.0
 
 
 class Failed(NamedTuple):

@@ -196,14 +196,20 @@ class _Search:
 
     def convergence(self, point: Point, proposal: StepInfo) -> str:
         """Return which test of convergence is met at `point`, in words, or an empty string."""
-        if not (self.merit.trivial or self.termination.is_feasible(self.merit.violation(point), point.size)):
+        if not (self.merit.trivial or self.is_feasible(point)):
             return ""
-        reason = self.termination.convergence(proposal.decrement, point.size)
+        reason = self.termination.convergence(proposal.decrement, point.size, point.resolution)
         # with rows of infinite weight a step may promise nothing, and yet be needed to meet them
         left = proposal.promised if self.merit.trivial else 0.5 * proposal.decrement**2
         if not reason and proposal.damping == 0.0 and self.termination.is_rounding(left, self.merit.level(point)):
             reason = "no reduction that could be told from rounding is left"
         return reason
+
+    def is_feasible(self, point: Point) -> bool:
+        """Tell whether rows of infinite weight hold."""
+        heavy = heavy_of(point)
+        resolution = 0.0 if heavy is None else heavy.resolution
+        return self.termination.is_feasible(self.merit.violation(point), point.size, resolution)
 
     def is_running_away(self, point: Point, proposal: StepInfo) -> bool:
         """Tell whether the full step would still change an unknown much, though that changes nothing.
@@ -236,10 +242,10 @@ class _Search:
             if trial is None:
                 self.control.failed(proposal)
             else:
-                ratio = self.ratio(point, trial, promised)
+                ratio = self.ratio(point, trial, proposal, promised)
                 if point.linear is not None and self.kind.wants_correction(ratio, promised, self.merit.level(point)):
                     trial = self.corrected(proposal, trial)
-                    ratio = self.ratio(point, trial, promised)
+                    ratio = self.ratio(point, trial, proposal, promised)
                 if self.control.is_good(ratio):
                     self.foresight.learn(attempt, tried is not None, trial is tried)
                     self.take(point, trial, proposal, promised, ratio)
@@ -256,14 +262,17 @@ class _Search:
                 return None
         return None
 
-    def ratio(self, point: Point, trial: Point, promised: float) -> float:
+    def ratio(self, point: Point, trial: Point, proposal: StepInfo, promised: float) -> float:
         """Return real over predicted reduction of the merit function; NaN if nothing is to be gained.
 
         Where the reduction could not be told from rounding, but rows of infinite weight are still missed, it
         is that of what they miss.
         """
         if self.merit.trivial or not self.termination.is_rounding(promised, self.merit.level(point)):
-            return (self.merit.of(point) - self.merit.of(trial)) / promised if promised > 0.0 else math.nan
+            gained, lost = self.merit.of(point) - self.merit.of(trial), self.termination.lost(point.size)
+            if proposal.damping == 0.0 and 0.0 < promised <= lost and abs(gained) <= lost:
+                return 1.0  # rounding hides what the full step gains, not the gradient that it follows
+            return gained / promised if promised > 0.0 else math.nan
         missed = self.merit.violation(point)
         gained = missed - self.merit.violation(trial)
         return gained / missed if gained > 0.0 else math.nan
@@ -344,11 +353,10 @@ class _Search:
     def words_for_no_progress(self, point: Point) -> tuple[SolverStatus, str]:
         if self.interrupted:
             return SolverStatus.INTERRUPTED, "the fit was stopped; this is the best point so far"
-        violation = self.merit.violation(point)
-        if not self.termination.is_feasible(violation, point.size):
+        if not self.is_feasible(point):
             return SolverStatus.INFEASIBLE, (
                 f"the model could not be made to pass through the data of infinite weight; they are missed by "
-                f"{violation:.3g}"
+                f"{self.merit.violation(point):.3g}"
             )
         if (unfelt := self.unfelt(point)) >= 0:
             return self.words_for_valley(unfelt)

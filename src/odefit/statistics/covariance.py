@@ -16,7 +16,9 @@ are given, and ||r||^2/(N - rank) otherwise.
 * With the columns of R scaled to norm 1 and R = U diag(w) V', directions of negligible w are not determined
   by the data, and neither are parameters that take part in them.
 * Residuals smaller than what the integration resolves say nothing of the noise: s^2 is not taken smaller than
-  `resolution`^2 = (rtol ||data||)^2.  Errors of an integration are not independent, and an error of norm e in the
+  `resolution`^2.  A state y_j is known to rtol |y_j| + atol, an observable g to the sum of |dg/dy_j| times that, and
+  `resolution` is the norm of these, weighted: what is not integrated has no part in it.  It is not smaller than
+  the rounding of the data either.  Errors of an integration are not independent, and an error of norm e in the
   data moves parameter i by at most e sqrt(H^-1_ii): therefore the whole square, not its share of one datum.
 """
 

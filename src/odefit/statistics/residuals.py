@@ -6,6 +6,7 @@ left out, for they are not random.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from odefit.solve import Point
 from odefit.transcribe import Plan
+from odefit.transcribe.observation import ROUNDING
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -58,6 +60,11 @@ class Residuals(NamedTuple):
 def exact_rows(plan: Plan) -> Indices:
     """Return the rows of the measurements that must be met exactly, or as good as exactly."""
     return plan.data.heavy[plan.data.heavy_root >= AS_GOOD_AS_EXACT]
+
+
+def resolution_of(plan: Plan, point: Point) -> float:
+    """Return the norm of the weighted residuals that integration and rounding cannot resolve at a point."""
+    return math.hypot(point.resolution, ROUNDING * plan.data.norm)
 
 
 def residual_series(plan: Plan, point: Point) -> Residuals:

@@ -321,7 +321,7 @@ def _standard_errors(objective: SingleShooting, solution: SolverResult) -> Array
     """Return linearised standard errors on the solver's scale, NaN where there are none."""
     if solution.linear is None:
         return np.full(solution.x.size, np.nan)
-    return Uncertainty(objective.plan, solution, resolution=0.0).independent.standard_error
+    return Uncertainty(objective.plan, solution, floored=False).independent.standard_error
 
 
 def _quantile(level: float, dof: float) -> float:

@@ -89,12 +89,11 @@ def _of_tolerance(result: FitResult) -> Iterator[Notice]:
 
 def _of_residuals(result: FitResult, uncertainty: Uncertainty) -> Iterator[Notice]:
     if not uncertainty.independent.resolved:
-        if result.chi2 is None:
-            cause = "The residuals are no larger than the error of the integration"
-        else:
-            cause = "The given standard deviations are smaller than the error of the integration"
-        rtol = result.problem.settings.rtol
-        text = f"{cause} (rtol {rtol:g}): standard errors are those of that error, not of measurements."
+        what = "residuals are no larger" if result.chi2 is None else "given standard deviations are smaller"
+        limit = uncertainty.limit
+        if limit != "rounding":
+            limit += f" (rtol {result.problem.settings.rtol:g})"
+        text = f"The {what} than {limit}: standard errors are those of that error, not of measurements."
         yield Notice("residuals.exact", text)
         return
     if result.chi2 is not None:

@@ -23,6 +23,7 @@ from odefit.statistics import (
     prediction_band,
 )
 from odefit.statistics.quality import information_criteria, r_squared
+from odefit.statistics.residuals import resolution_of
 from odefit.statistics.verdicts import Unknowns, Verdicts, verdicts
 from odefit.strategy.attempt import Attempt
 from odefit.strategy.notices import Notice, notices
@@ -166,8 +167,13 @@ class FitResult:
         """Standard errors for errors of several kinds, tests of the residuals; None if there is no linearisation."""
         if self.solution.linear is None:
             return None
-        resolution = self.problem.settings.rtol * self.plan.data.norm
-        return Uncertainty(self.plan, self.solution, resolution)
+        return Uncertainty(self.plan, self.solution)
+
+    @property
+    def resolution(self) -> float:
+        """Norm of the weighted residuals that integration and rounding cannot resolve; NaN if there are none."""
+        point = self.solution.evaluation
+        return math.nan if isinstance(point, Failed) else resolution_of(self.plan, point)
 
     @cached_property
     def statistics(self) -> ParameterStatistics | None:

@@ -24,9 +24,11 @@ from odefit.solve import (
 from odefit.strategy.attempt import Attempt
 from odefit.strategy.result import FitResult
 from odefit.transcribe import SingleShooting
-from odefit.transcribe.observation import Observations
+from odefit.transcribe.observation import ROUNDING, Observations
 
 Array = npt.NDArray[np.float64]
+
+_NOTHING_INTEGRATED = 0.1  # of the tolerance: then iterations cost next to nothing, and rounding ends sooner than they
 
 
 def fit_single(
@@ -93,10 +95,9 @@ class Search:
             globalisation=self.solver.globalisation,
             weights=self.solver.weights,
             termination=Termination(
-                tol=max(tol, settings.tol),
-                tol_abs=0.1 * settings.rtol * objective.plan.data.norm,
-                tol_exact=0.1 * settings.rtol * objective.plan.data.exact_norm
-                + settings.atol * objective.plan.data.exact_root,
+                tol=max(tol, settings.tol * (1.0 if objective.plan.is_integrated else _NOTHING_INTEGRATED)),
+                tol_abs=ROUNDING * objective.plan.data.norm,
+                tol_exact=ROUNDING * objective.plan.data.exact_norm,
                 max_iterations=settings.max_iterations,
             ),
             freeze=self.freeze,

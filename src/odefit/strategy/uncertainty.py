@@ -21,7 +21,7 @@ from odefit.statistics.covariance import (
     statistics_of,
 )
 from odefit.statistics.residual_tests import residual_tests
-from odefit.statistics.residuals import AS_GOOD_AS_EXACT, exact_rows
+from odefit.statistics.residuals import AS_GOOD_AS_EXACT, exact_rows, resolution_of
 from odefit.statistics.sandwich import unequal_variances
 from odefit.transcribe import Plan
 
@@ -38,13 +38,13 @@ class Uncertainty:
 
     Attributes
     ----------
-    resolution
-        Norm of the residuals that the integration cannot resolve.
+    floored
+        Whether residuals below what can be resolved are no estimate of the noise.
     """
 
     plan: Plan = field(repr=False)
     solution: SolverResult = field(repr=False)
-    resolution: float
+    floored: bool = True
 
     @property
     def _point(self) -> Point:
@@ -99,11 +99,21 @@ class Uncertainty:
             return None
         return self._linear.jacobian[self.plan.n_data :] @ self.directions.root
 
+    @property
+    def resolution(self) -> float:
+        """Norm of the residuals that integration and rounding cannot resolve."""
+        return resolution_of(self.plan, self._point)
+
+    @property
+    def limit(self) -> str:
+        """What limits the resolution, in words."""
+        return "rounding" if self._point.resolution < 0.5 * self.resolution else "the error of the integration"
+
     @cached_property
     def independent(self) -> ParameterStatistics:
         """Statistics for independent errors of one variance."""
         variance = self.plan.criterion.variance(self._values, self.dof, absolute=self.plan.absolute)
-        variance, resolved = resolved_variance(variance, self.resolution)
+        variance, resolved = resolved_variance(variance, self.resolution if self.floored else 0.0)
         middle = independent_errors(self.directions.rank, variance, self._prior_image)
         return statistics_of(
             self.directions, middle, variance, self.dof, absolute=self.plan.absolute, resolved=resolved

@@ -61,7 +61,7 @@ def fit_from_many(
         estimates = {name: result.estimates[name] for name in names if name in result.estimates}
         return StartRun(
             i, points[i], result.status, result.message, result.objective, estimates, result.iterations,
-            result.evaluations,
+            result.evaluations, result.plan.criterion.change(result.resolution),
         )  # fmt: skip
 
     runs: list[StartRun] = []
@@ -71,7 +71,7 @@ def fit_from_many(
         if progress is not None:
             progress(run, len(runs))
     runs.sort(key=lambda run: run.number)
-    resolution = first.plan.criterion.change(problem.settings.rtol * first.plan.data.norm)
+    resolution = min(runs, key=_objective).resolution if runs else 0.0
     if stop is not None and stop.is_set():
         return _interrupted(method, problem, runs, seed, starts, resolution, solver)
     best = _best(runs, resolution)
@@ -130,6 +130,10 @@ def _best(runs: list[StartRun], resolution: float) -> int:
         return 0
     lowest = min(run.objective for run in candidates)
     return next(run.number for run in candidates if run.objective <= lowest * (1 + _AS_GOOD) + resolution)
+
+
+def _objective(run: StartRun) -> float:
+    return run.objective if math.isfinite(run.objective) else math.inf
 
 
 def _told(result: FitResult) -> dict[str, float]:

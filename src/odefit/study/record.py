@@ -22,7 +22,10 @@ _APART = 0.01  # relative difference of estimates that makes two minima of equal
 
 @dataclass(frozen=True)
 class StartRun:
-    """One fit: where it started and how it ended."""
+    """One fit: where it started and how it ended.
+
+    `resolution` is the difference of objectives that the error of the integration makes there.
+    """
 
     number: int
     start: dict[str, float]
@@ -32,6 +35,7 @@ class StartRun:
     estimates: dict[str, float]
     iterations: int
     evaluations: int
+    resolution: float = 0.0
 
     @property
     def converged(self) -> bool:

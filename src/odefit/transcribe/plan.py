@@ -189,6 +189,11 @@ class Plan:
         self.first_count = arrangement.first_count
 
     @property
+    def is_integrated(self) -> bool:
+        """Whether there is a differential equation in any observed experiment."""
+        return any(self.compiled.model(o.experiment).n_states > 0 for o in self.data.of_experiment)
+
+    @property
     def root_weights(self) -> npt.NDArray[np.float64]:
         """Root weights of the measurements of finite weight, in the order of the rows."""
         return self.arrangement.root_weights

@@ -34,7 +34,7 @@ class Measured(NamedTuple):
         Columns of the seeds, and of all slots (-1: fixed), in the Jacobian.
     first_row
         Of its residuals.
-    order, width, residual, jacobian, slots, slopes, scratch
+    order, width, residual, blur, jacobian, slots, slopes, scratch
         Of one evaluation: order of derivatives, width of the Jacobian, where to write, values of all slots and their
         derivatives by theta, and room to work in.
     """
@@ -55,6 +55,7 @@ class Measured(NamedTuple):
     order: int = 0
     width: int = 0
     residual: Floats = _NONE
+    blur: Floats = _NONE
     jacobian: Floats = _NONE
     slots: Floats = _NONE
     slopes: Floats = _NONE

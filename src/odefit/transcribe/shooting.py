@@ -70,13 +70,16 @@ class Shooter:
         self._taken: list[tuple[Array, npt.NDArray[np.int64], int, int]] = [_NOTHING_TAKEN] * len(self._selections)
         self._told: list[LinearAlgebra | None] = [None] * len(self._selections)
 
-    def adapt(self, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
-        """Integrate all tasks at `x`, fill their rows, and keep the steps that were chosen."""
+    def adapt(self, x: Array, order: int, residual: Array, blur: Array, jacobian: Array) -> Shot:
+        """Integrate all tasks at `x`, fill their rows, and keep the steps that were chosen.
+
+        Below order 1, `blur` and `jacobian` have no rows; see `evaluate_tasks`.
+        """
         for i, selection in enumerate(self._selections):
             selection.choose()
             self._tell(i)
         n, started = len(self._selections), time.perf_counter()
-        shot = self._shoot_all(x, order, False, residual, jacobian)
+        shot = self._shoot_all(x, order, False, residual, blur, jacobian)
         if n > 1 and (time.perf_counter() - started) / n > WORTH_A_THREAD:
             self._parallel = allowed_threads() > 1
         self.adapted = shot.failed < 0
@@ -102,9 +105,9 @@ class Shooter:
             result.append(StepGrid(method.name, steps[a:b], counts, noted, selection.algebra))
         return result
 
-    def replay(self, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
+    def replay(self, x: Array, order: int, residual: Array, blur: Array, jacobian: Array) -> Shot:
         """Integrate all tasks at `x` on the present grids and fill their rows."""
-        return self._shoot_all(x, order, True, residual, jacobian)
+        return self._shoot_all(x, order, True, residual, blur, jacobian)
 
     def forget(self) -> None:
         """Let go of what earlier adaptations told about the choice of methods."""
@@ -128,23 +131,23 @@ class Shooter:
             FITTING.put(row, selection.elimination)
             self._told[i] = selection.algebra
 
-    def _shoot_all(self, x: Array, order: int, replay: bool, residual: Array, jacobian: Array) -> Shot:
+    def _shoot_all(self, x: Array, order: int, replay: bool, residual: Array, blur: Array, jacobian: Array) -> Shot:
         """Shoot all tasks, in threads once one of them has been seen to take long."""
         n = len(self._selections)
         if not self._parallel:
-            return self._shoot(0, n, x, order, replay, residual, jacobian)
-        shots = thread_pool().map(lambda i: self._shoot(i, i + 1, x, order, replay, residual, jacobian), range(n))
+            return self._shoot(0, n, x, order, replay, residual, blur, jacobian)
+        shots = thread_pool().map(lambda i: self._shoot(i, i + 1, x, order, replay, residual, blur, jacobian), range(n))
         return reduce(Shot.and_also, shots)
 
     def _shoot(
-        self, first: int, last: int, x: Array, order: int, replay: bool, residual: Array, jacobian: Array
+        self, first: int, last: int, x: Array, order: int, replay: bool, residual: Array, blur: Array, jacobian: Array
     ) -> Shot:
         """Shoot the tasks `first` to `last` - 1; those that ask for something get it."""
         done: Shot | None = None
         where = _NO_ORDERS if replay else np.empty(last - first + 1, np.int64)
         while True:
             *fields, steps, orders = evaluate_tasks(
-                self._table, self._shared, first, last, x, order, replay, residual, jacobian, where
+                self._table, self._shared, first, last, x, order, replay, residual, blur, jacobian, where
             )
             shot = Shot._make(fields)
             behind = last if shot.failed < 0 else shot.failed

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from odefit.criteria import Quadratic
 from odefit.integrate import Status, StepGrid, Trajectory, ending
+from odefit.native.norm import norm
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.solve import Evaluation, Failed, HeavyMisfit, LeastSquares, LinearModel, Smooth, quadratic_model
@@ -114,9 +115,10 @@ class SingleShooting:
         if not adapt and not self._shooter.adapted:
             return Failed(x, self._generation, "the last adaptation of the step grids failed")
         residual = np.empty(self.n_residuals)
+        blur = np.empty(self.n_data if order else 0)
         jacobian = np.empty((self.n_residuals if order else 0, self._n_columns))
         shoot = self._shooter.adapt if adapt else self._shooter.replay
-        shot = shoot(x, order, residual, jacobian)
+        shot = shoot(x, order, residual, blur, jacobian)
         if shot.failed >= 0:
             return Failed(x, self._generation, self._words_for_failure(shot), shot.status == Status.STOPPED)
         penalty, bad = shot.penalty, shot.bad
@@ -128,16 +130,18 @@ class SingleShooting:
         whole = jacobian[: self.n_data] if order and self._joint else None
         objective = self._criterion.assess(differences, shot.half_square, whole)
         if isinstance(objective, Quadratic):
-            return self._smooth(x, objective, residual, jacobian, order, shot.error_ratio, penalty)
+            return self._smooth(x, objective, residual, jacobian, order, shot)
         rows = residual
         if objective.slope is not None:
             rows = self._sloped(objective.residual, objective.slope, residual, jacobian)
         linear = self._linear(jacobian, rows) if order else None
         if self._has_heavy:
-            return self._weighted(x, rows, linear, shot.error_ratio)
+            return self._weighted(x, rows, linear, shot.error_ratio, blur)
         value = objective.value + penalty
         size = math.sqrt(2.0 * value if objective.slope is None else float(rows @ rows))
-        return LeastSquares(x, self._generation, value, rows, linear, size, shot.error_ratio, None, residual)
+        return LeastSquares(
+            x, self._generation, value, rows, linear, size, shot.error_ratio, None, residual, shot.resolution
+        )
 
     def _sloped(self, losses: Array, slope: Array, differences: Array, jacobian: Array) -> Array:
         """Return the rows of a criterion that is another sum than that of squares; those of priors stay."""
@@ -146,7 +150,9 @@ class SingleShooting:
             jacobian[:n] *= slope[:, None]
         return np.concatenate([losses, differences[n:]])
 
-    def _weighted(self, x: Array, residual: Array, linear: LinearModel | None, ratio: float) -> LeastSquares:
+    def _weighted(
+        self, x: Array, residual: Array, linear: LinearModel | None, ratio: float, blur: Array
+    ) -> LeastSquares:
         """Return the point where there are rows of very large weight."""
         data = self.plan.data
         tiny = data.heavy[np.abs(residual[data.heavy]) <= data.heavy_rounding]
@@ -155,9 +161,10 @@ class SingleShooting:
         misfit = residual[data.heavy] * data.heavy_factor
         finite = np.isfinite(data.heavy_root)
         value = light + 0.5 * float(np.sum(np.square(data.heavy_root[finite] * misfit[finite])))
-        heavy = HeavyMisfit(misfit, data.heavy_root, light)
+        resolution, exact = (norm(np.delete(blur, data.heavy)), norm(blur[data.exact])) if linear else (0.0, 0.0)
+        heavy = HeavyMisfit(misfit, data.heavy_root, light, exact)
         size = math.sqrt(2.0 * light)
-        return LeastSquares(x, self._generation, value, residual, linear, size, ratio, heavy, residual)
+        return LeastSquares(x, self._generation, value, residual, linear, size, ratio, heavy, residual, resolution)
 
     def _smooth(
         self,
@@ -166,15 +173,17 @@ class SingleShooting:
         differences: Array,
         jacobian: Array,
         order: int,
-        ratio: float,
-        penalty: float,
+        shot: Shot,
     ) -> Smooth:
         """Return the point of a criterion of all data together; priors add rows of their own."""
         linear = None
         if order and quadratic.gradient is not None and quadratic.hessian is not None:
             rows, right = jacobian[self.n_data :], differences[self.n_data :]
             linear = quadratic_model(quadratic.gradient + rows.T @ right, quadratic.hessian + rows.T @ rows)
-        return Smooth(x, self._generation, quadratic.value + penalty, linear, quadratic.size, ratio, differences)
+        value = quadratic.value + shot.penalty
+        return Smooth(
+            x, self._generation, value, linear, quadratic.size, shot.error_ratio, differences, shot.resolution
+        )
 
     def _linear(self, jacobian: Array, residual: Array) -> LinearModel:
         data = self.plan.data
