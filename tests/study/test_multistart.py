@@ -166,8 +166,10 @@ def test_the_box_is_that_of_the_bounds_or_around_the_start():
         h={"start": 0.5, "scale": "logit", "lower": 0, "upper": 1},
     )  # fmt: skip
     lower, upper = start_box(problem)
-    np.testing.assert_allclose(lower, [0, -30, -10, math.log(0.05), 0.5, -1, -1, -math.log(99)])
-    np.testing.assert_allclose(upper, [20, 0, 10, math.log(500), 1.5, 10, 1, math.log(99)])
+    residuals, jacobian = of.Evaluator(problem).residuals_and_jacobian({})
+    far = 10.0 * np.linalg.norm(residuals) / np.linalg.norm(jacobian[:, 2])  # zero tells no size, its influence does
+    np.testing.assert_allclose(lower, [0, -30, -far, math.log(0.05), 0.5, -1, -1, -math.log(99)])
+    np.testing.assert_allclose(upper, [20, 0, far, math.log(500), 1.5, 10, 1, math.log(99)])
     starts = sample_starts(problem, 50, 3)
     for name, low, high in (("a", 0, 20), ("d", 0.05, 500), ("g", 0.1, 10), ("h", 0, 1)):
         drawn = np.array([start[name] for start in starts])

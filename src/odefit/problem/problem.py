@@ -79,10 +79,12 @@ class Settings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizons", tuple(float(time) for time in self.horizons))
-        for name in ("rtol", "atol", "tol", "confidence"):
+        for name in ("rtol", "tol", "confidence"):
             value = getattr(self, name)
             if not 0 < value < 1:
                 raise ProblemError(f"'{name}' is {value:g}; it must lie between 0 and 1.")
+        if not 0 < self.atol < math.inf:  # it has the unit of the states: any size will do
+            raise ProblemError(f"'atol' is {self.atol:g}; it must be a number above 0.")
         if self.seed < 0:
             raise ProblemError(f"'seed' is {self.seed}; it must not be negative.")
         for name in ("max_steps", "max_iterations", "starts"):

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from odefit.native.orthogonal import norms_of_columns
 from odefit.solve.status import SolverStatus
 
 Array = npt.NDArray[np.float64]
@@ -78,9 +79,10 @@ class Triangle(NamedTuple):
 
     def column_norms(self) -> Array:
         """Return the norms of the columns, also where their squares are too large for a number."""
-        rows = np.abs(self.rows()[0])
-        largest = np.max(rows, axis=0, initial=0.0)
-        return largest * np.linalg.norm(rows / np.where(largest > 0, largest, 1.0), axis=0)
+        rows = self.rows()[0]
+        out = np.empty(rows.shape[1])
+        norms_of_columns(rows, out)
+        return out
 
 
 class Reduced(NamedTuple):

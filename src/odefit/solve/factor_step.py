@@ -147,13 +147,13 @@ def _workspace(numbers, places, n, n_heavy, n_equality):
 @kernel(inline=True, allocating=True)
 def _set_out(r, b, heavy, x, frame, scale, factors, free, column, y, held):
     """Set scales and which unknowns are held at their bounds; return how many these are."""
-    start, logarithmic, lower, upper = frame[0], frame[1], frame[2], frame[3]
+    least, logarithmic, lower, upper = frame[0], frame[1], frame[2], frame[3]
     rows, right, root = heavy
     n = x.size
     descent, z = np.empty(n), np.empty(n)
     negative_gradient(r, b, rows, right, root, descent)
     for i in range(n):
-        scale[i] = scale_of(x[i], start[i], logarithmic[i] != 0.0)
+        scale[i] = scale_of(x[i], least[i], logarithmic[i] != 0.0)
         free[i] = i
         held[i] = False
         z[i] = 0.0
@@ -176,7 +176,7 @@ def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x
     r, b, heavy
         Reduced problem; a heavy row is the root of its weight (descending), its right-hand side and its elements.
     x, frame
-        Where we are; start values, whether unknowns are logarithmic, lower and upper bounds, (4, n).
+        Where we are; least scales, whether unknowns are logarithmic, lower and upper bounds, (4, n).
     radius, kind
         Bound on ||x|| in the metric of the factors, and the filter.
     numbers, places
@@ -332,7 +332,7 @@ class FactorSteps:
         self._scaling = scaling
         self._lower, self._upper = lower, upper
         self._frame = np.empty((4, n))
-        self._frame[0], self._frame[1] = scaling.start, scaling.logarithmic
+        self._frame[0], self._frame[1] = scaling.least, scaling.logarithmic
         self._frame[2], self._frame[3] = lower, upper
         numbers = np.empty((n_heavy + n) * n + n * n_equality + 3 * n + n_equality)
         self._work = (numbers, np.empty(3 + 2 * n + root.size, np.int64))
@@ -343,6 +343,7 @@ class FactorSteps:
     def move(self, linear: LinearModel, x: Array) -> None:
         """Become the step problem at this point."""
         self._linear, self._x = linear, x
+        self._frame[0] = self._scaling.least
         self._triangle = linear.triangle()
         r, b, heavy = self._triangle
         self._system = (r, b, _written_out(heavy) if heavy.root.size else _NO_HEAVY)

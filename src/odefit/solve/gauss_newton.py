@@ -112,7 +112,7 @@ class _Search:
         callback: Callable[[TraceRow], None] | None,
     ) -> None:
         self.objective = objective
-        self.scaling = scaling
+        self.scaling = scaling.begin()
         self.kind = step
         self.attempts = globalisation.attempts
         self.control = globalisation.start(step)
@@ -144,6 +144,7 @@ class _Search:
         self.prepare(point)
         while True:
             assert point.linear is not None
+            self.scaling.learn(point)
             self.problem.move(point.linear, point.x)
             proposal = self.proposal = self.control.propose(self.problem)
             self.most_settled = max(self.most_settled, proposal.settled)
@@ -362,7 +363,7 @@ class _Search:
             return self.words_for_valley(unfelt)
         if not self.last_failure and _largest_cosine(point) <= _NO_DESCENT:
             return self.words_for_creeping(point)
-        if np.all(np.abs(self.problem.step(math.inf).v) <= _ROUNDING * np.abs(point.x)):
+        if np.all(np.abs(self.problem.step(math.inf).v) <= _ROUNDING * self.scaling.of(point.x)):
             self.control.note = _TOO_SENSITIVE
             return SolverStatus.CONVERGED, "the unknowns are determined to rounding"
         why = f" (the last failure: {self.last_failure})" if self.last_failure else ""

@@ -9,7 +9,7 @@ interval of u_i.  A parameter on a logarithmic scale is
 
 On a linear scale a parameter is determined if zero lies outside its interval.  Otherwise it is *not distinguishable
 from zero*, unless the half width is more than ten times its size (the value or a tenth of the start value, whichever
-is larger; 1 for a start at zero): then it is not determined.
+is larger; for a start at zero that of `Unknowns`): then it is not determined.
 
 Parameters that are not determined one by one may be so together.  Let K K' be the covariance of u (with very large
 entries for directions that the rank has lost), restricted to the parameters in question, and V the left
@@ -48,7 +48,11 @@ _SAME = 1e-3  # exponents closer to a fraction than this are that fraction
 
 
 class Unknowns(NamedTuple):
-    """The free parameters: names, scales, natural values, their derivatives by the solver's unknowns, and starts."""
+    """The free parameters: names, scales, natural values, their derivatives by the solver's unknowns, and starts.
+
+    In the place of a start at zero, which tells no size, stands a value that would matter as much as all the data; 0 if
+    there is none.
+    """
 
     names: tuple[str, ...]
     scales: tuple[str, ...]
@@ -159,8 +163,9 @@ def _is_zero(unknowns: Unknowns) -> npt.NDArray[np.bool_]:
 
 
 def _units(unknowns: Unknowns) -> Array:
-    """Return what changes are relative to: the value, or 1 for a value of 0, to which exp may have underflowed."""
-    return np.where(_is_zero(unknowns) | (unknowns.value == 0.0), 1.0, unknowns.value)
+    """Return what changes are relative to: the value, or the start where that is 0 (exp may have underflowed)."""
+    start = np.where(unknowns.start != 0.0, np.abs(unknowns.start), 1.0)
+    return np.where(_is_zero(unknowns) | (unknowns.value == 0.0), start, unknowns.value)
 
 
 def _is_fixed(combination: Array, spread: Array) -> bool:

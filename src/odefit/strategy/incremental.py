@@ -295,7 +295,10 @@ def confidence_bounds(
     dof = objective.n_data - solution.rank
     reach = _quantile(problem.settings.confidence, math.inf if absolute else dof) * errors
     reach = np.where(np.isfinite(reach), reach, np.inf)
-    size = search.scaling(objective, solution.x).of(solution.x)
+    scaling = search.scaling(objective, solution.x)
+    if not isinstance(solution.evaluation, Failed) and solution.linear is not None:
+        scaling.learn(solution.evaluation)  # an unknown that ended at zero does not tell its size
+    size = scaling.of(solution.x)
     reach = np.maximum(reach, 0.5 * _LEAST_WIDTH * size)
     return np.maximum(solution.x - reach, user[0]), np.minimum(solution.x + reach, user[1])
 

@@ -257,6 +257,10 @@ class FitResult:
         compiled = self.plan.compiled
         value, slope, _ = compiled.to_natural(self.solution.x)
         start = compiled.to_natural(compiled.theta_start)[0]
+        zero = (start == 0.0) & ~compiled.logarithmic
+        if zero.any() and self.solution.linear is not None:  # then what would matter as much as all the data
+            felt = self.solution.linear.column_norms()[zero]
+            start[zero] = self.plan.data.norm / np.where(felt > 0.0, felt, np.inf)
         with np.errstate(all="ignore"):
             return verdicts(self.statistics, Unknowns(compiled.theta_names, compiled.theta_scales, value, slope, start))
 
