@@ -13,8 +13,7 @@ CONVERGED_KINDS = (BEST, OTHER, WARNED, FALSE, WRONG)
 AT_BEST, SILENT = "at best", "silent"  # counted beside the kinds
 BESIDE = (AT_BEST, SILENT)
 HEADER = (
-    "family", "fits", "at the best", "converged there", "without intervals there", "other minimum", "warned",
-    "no minimum", "untrue", "not converged",
+    "family", "fits", "at best", "converged", "no interval", "other", "warned", "no minimum", "untrue", "not converged",
 )  # fmt: skip
 Counts = Mapping[str, int]
 Best = Mapping[tuple[str, int], float]

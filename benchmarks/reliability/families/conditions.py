@@ -24,6 +24,11 @@ def _settings(random: np.random.Generator, data: int) -> dict:
     return {"integrator": name, "rtol": rtol, "atol": 1e-2 * rtol}
 
 
+def _resolved(problem: of.Problem) -> float:
+    """Return the objective of what an integration at the tolerance of the problem may miss."""
+    return 0.5 * (100.0 * problem.settings.rtol * float(np.linalg.norm(problem.measurements.value))) ** 2
+
+
 def pulse(data: int, start: int) -> Case:
     """Return an infusion at a known time, 0.01 to 1 long: dose and elimination are free."""
     random = random_for("pulses", data)
@@ -41,7 +46,9 @@ def pulse(data: int, start: int) -> Case:
         of.Parameter("width", width, fixed=True),
     ]
     problem = problem_of(text, parameters, t, {"y": y}, **_settings(random, data))
-    return Case(problem, ("k", "dose"), truth, lambda x: infused(t, x[0], x[1], begin, width) - y)
+    return Case(
+        problem, ("k", "dose"), truth, lambda x: infused(t, x[0], x[1], begin, width) - y, floor=_resolved(problem)
+    )
 
 
 def lag(data: int, start: int) -> Case:
@@ -56,7 +63,7 @@ def lag(data: int, start: int) -> Case:
     names = ("ka", "k", "lag")
     parameters = [of.Parameter(n, float(b), 1e-3, 20.0) for n, b in zip(names, poor, strict=True)]
     problem = problem_of(text, parameters, t, {"y": y}, **_settings(random, data))
-    return Case(problem, names, truth, lambda x: absorbed(t, x[0], x[1], 5.0, x[2], 0.5) - y)
+    return Case(problem, names, truth, lambda x: absorbed(t, x[0], x[1], 5.0, x[2], 0.5) - y, floor=_resolved(problem))
 
 
 def day(data: int, start: int) -> Case:
@@ -80,7 +87,7 @@ def day(data: int, start: int) -> Case:
     problem = problem_of(
         "x' = if(t < day, r1, r2)*x\nx(0) = 1\ny = x", parameters, t, {"y": y}, **_settings(random, data)
     )
-    return Case(problem, names, truth, lambda x: curve(x) - y, positive=False)
+    return Case(problem, names, truth, lambda x: curve(x) - y, positive=False, floor=_resolved(problem))
 
 
 def last(data: int, start: int) -> Case:

@@ -100,10 +100,39 @@ def background(data: int, start: int) -> Case:
     )
 
 
+def tiny(data: int, start: int) -> Case:
+    """Return a decay on which k acts through e k, e from 1e-18 to 1e-4: the minimum lies at k near 0.01/e.
+
+    In nice units k is e k.
+    """
+    random = random_for("tiny influence", data)
+    e, rate = log_uniform(random, 1e-18, 1e-4), log_uniform(random, 0.3, 1.0)
+    names = ("k", "A") if data % 2 else ("k",)
+    truth = np.array([0.0, 1.0])[: len(names)]
+    t = np.linspace(0.2, 6, 20)
+    y = decay(t, rate, 1.0) + 0.01 * random.standard_normal(t.size)
+    parameters = [
+        of.Parameter("k", log_uniform(random, 0.1, 10.0), scale=("linear", "log")[data // 2 % 2]),
+        of.Parameter("A", log_uniform(random, 0.7, 1.4) if data % 2 else 1.0, fixed=not data % 2),
+        of.Parameter("e", e, fixed=True),
+        of.Parameter("a", rate, fixed=True),
+    ]
+    return Case(
+        problem_of("x' = -(a + e*k)*x\nx(0) = A\ny = x", parameters, t, {"y": y}),
+        names,
+        truth,
+        lambda x: decay(t, rate + x[0], x[1] if x.size > 1 else 1.0) - y,
+        to_nice={"k": e},
+        positive=False,
+        excused=("parameter.undetermined",),  # which k is
+    )
+
+
 FAMILIES = (
     Family("chaos", "Lorenz to t = 10, 20, 50, starts within a factor of 2", 60, lorenz, starts=4),
     Family(
         "needle", "Lotka-Volterra over 60 to 200 time units, starts within a factor of 1.5", 60, oscillation, starts=4
     ),
+    Family("tiny influence", "a parameter that acts through a factor of 1e-18 to 1e-4", 80, tiny),
     Family("background", "a decay on a background 1 to 1e12 times as large", 100, background),
 )
