@@ -1,7 +1,7 @@
 """Fits do not depend on the units of parameters, data and time.
 
-Units are powers of two: a product with one is exact, so that a fit in other units makes the same steps.  Only a logarithm
-is not the same number there, but for rounding.
+Units are powers of two: a product with one is exact, so that a fit in other units makes the same steps.  Only
+logarithms are rounded in another way.
 """
 
 from __future__ import annotations

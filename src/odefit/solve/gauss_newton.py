@@ -33,6 +33,7 @@ from odefit.solve.scaled_step import ScaledSteps
 from odefit.solve.scaling import Scaling
 from odefit.solve.status import SolverStatus
 from odefit.solve.steps import Step, StepInfo, StepProblem
+from odefit.solve.surroundings import is_surrounded
 from odefit.solve.termination import Termination
 
 Array = npt.NDArray[np.float64]
@@ -44,10 +45,7 @@ _NO_DESCENT = 1e-4  # cosine between the residual and what an unknown can change
 _MOVING = 0.01  # relative change in one step, from which an unknown is said to move
 _FADED = 1e-6  # influence of an unknown, relative to the largest one, that is left when it has run away
 _ROUNDING = 16 * np.finfo(float).eps  # relative change of an unknown that is as good as none
-_TOO_SENSITIVE = (
-    "the model depends so strongly on its parameters that their rounding decides the misfit; a method that divides the "
-    "time, such as multiple shooting, can fit the data better"
-)
+_TOO_SENSITIVE = "the model depends so strongly on its parameters that their rounding decides the misfit"
 _CURVED = (
     "no further progress could be made: this is a minimum as far as can be told, but the model is so strongly curved "
     "here that its linearisation says little of it"
@@ -364,10 +362,19 @@ class _Search:
         if not self.last_failure and _largest_cosine(point) <= _NO_DESCENT:
             return self.words_for_creeping(point)
         if np.all(np.abs(self.problem.step(math.inf).v) <= _ROUNDING * self.scaling.of(point.x)):
-            self.control.note = _TOO_SENSITIVE
-            return SolverStatus.CONVERGED, "the unknowns are determined to rounding"
+            return self.words_for_rounding(point)
         why = f" (the last failure: {self.last_failure})" if self.last_failure else ""
         return SolverStatus.STALLED, f"no step, however short, reduces the objective further{why}"
+
+    def words_for_rounding(self, point: Point) -> tuple[SolverStatus, str]:
+        """Return status and message where the full step is as short as rounding: at a minimum, or anywhere."""
+        held, scale = self.problem.held.copy(), self.scaling.of(point.x)
+        if self.merit.trivial and is_surrounded(point, ~held, scale, self.box, self.evaluate):
+            self.control.note = _TOO_SENSITIVE
+            return SolverStatus.CONVERGED, "the unknowns are determined to rounding: the objective rises all around"
+        if self.interrupted:
+            return SolverStatus.INTERRUPTED, "the fit was stopped; this is the best point so far"
+        return SolverStatus.SENSITIVE, f"nothing tells whether this is a minimum: {_TOO_SENSITIVE}"
 
     def words_for_creeping(self, point: Point) -> tuple[SolverStatus, str]:
         """Return status and message where steps have no consequence any more."""
