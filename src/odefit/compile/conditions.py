@@ -16,12 +16,13 @@ values are part of the map.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import casadi as ca
 
 from odefit.compile.functions import SymbolicFunction
+from odefit.compile.switches import PIECE_LENGTH, PIECE_START, Split, split_at_conditions, stretched
 from odefit.errors import ProblemError
 from odefit.model import Model
 from odefit.problem import Experiment, Problem, initial_name, state_of_initial
@@ -33,10 +34,14 @@ Pattern = tuple[tuple[str, str | None], ...]
 
 @dataclass(frozen=True)
 class Variant:
-    """One right-hand side: definitions that are entries of p, and expressions put in their place."""
+    """One right-hand side: definitions that are entries of p, and expressions put in their place.
+
+    `moving`: conditions in time depend on parameters, and start and length of a piece are the last entries of p.
+    """
 
     lifted: tuple[str, ...]
     inlined: tuple[tuple[str, str], ...]
+    moving: bool = False
 
 
 def pattern_of(experiment: Experiment) -> Pattern:
@@ -78,16 +83,38 @@ def variant_of(problem: Problem, pattern: Pattern) -> Variant:
             inlined.append((name, text))
         elif not moves and name in model.definitions:
             lifted.append(name)
-    return Variant(tuple(lifted), tuple(inlined))
+    fixed = Variant(tuple(lifted), tuple(inlined))
+    split = split_of(problem, fixed)
+    moving = split is not None and split.depends_on_parameters(model.symbols[model.time])
+    return replace(fixed, moving=moving)
+
+
+def split_of(problem: Problem, variant: Variant) -> Split | None:
+    """Return the right-hand side with its conditions in time taken out; None if all of it is smooth."""
+    model = problem.model
+    out = _resolved_in(problem, variant, [model.rhs[name] for name in model.states])
+    return split_at_conditions(stack(out), model.symbols[model.time], stack(model.symbols[s] for s in model.states))
+
+
+def _resolved_in(problem: Problem, variant: Variant, expressions: list[Any]) -> list[Any]:
+    """Return expressions in t, y and p, definitions inlined."""
+    replacing = {name: problem.expression(text) for name, text in variant.inlined}
+    return resolved(problem, expressions, replacing, keeping=variant.lifted)
 
 
 def parameters_of(problem: Problem, variant: Variant) -> tuple[str, ...]:
-    """Return the entries of p: the model's parameters that are not chosen by row, what is lifted, own ones of sigma."""
+    """Return the entries of p.
+
+    They are the model's parameters that are not chosen by row, what is lifted, own ones of sigma and, with
+    moving ends of pieces, start and length of the piece.
+    """
     by_row = problem.slots.by_row
     texts = dict.fromkeys(sigma_expressions(problem).values())
     sigmas = (resolve_in_experiment(problem, problem.expression(text), None) for text in texts)
     sigma_names = {name for sigma in sigmas for name in names_in(sigma)} & {*problem.own_symbols} - {*by_row}
-    return (*(name for name in problem.model.parameters if name not in by_row), *variant.lifted, *sorted(sigma_names))
+    model = (name for name in problem.model.parameters if name not in by_row)
+    piece = (PIECE_START, PIECE_LENGTH) if variant.moving else ()
+    return (*model, *variant.lifted, *sorted(sigma_names), *piece)
 
 
 def formal_parameters(problem: Problem) -> tuple[str, ...]:
@@ -112,8 +139,10 @@ def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> Symbol
         elif name not in inlined:
             replacing[name] = value
     names = parameters_of(problem, variant)
-    # the value of an inlined parameter is not used: its expression stands in the right-hand side
-    expressions = [ca.SX.nan() if name in inlined else symbol_of(problem, name) for name in names]
+    # the value of an inlined parameter is not used: its expression stands in the right-hand side; kernels fill in
+    # start and length of a piece
+    unused = {**dict.fromkeys(inlined, ca.SX.nan()), PIECE_START: ca.SX(0), PIECE_LENGTH: ca.SX(0)}
+    expressions = [unused[name] if name in unused else symbol_of(problem, name) for name in names]
     expressions += [initial[name] for name in model.states]
     outputs = resolved(problem, expressions, replacing)
     formal = formal_parameters(problem)
@@ -147,18 +176,20 @@ def _refuse_unknown(
             )
 
 
-def model_functions(problem: Problem, variant: Variant, observables: tuple[str, ...]) -> Mapping[str, SymbolicFunction]:
+def model_functions(
+    problem: Problem, variant: Variant, observables: tuple[str, ...], split: Split | None = None
+) -> Mapping[str, SymbolicFunction]:
     """Return right-hand side and observables as functions of ``t, y, p`` (and ``a``), definitions inlined.
 
-    Where noise is given by expressions, "sigma" is the standard deviation of each observable (0 where it is not).
+    Where noise is given by expressions, "sigma" is the standard deviation of each observable (0 where it is not).  With
+    `split` the conditions in time of the right-hand side are its inputs u, and "switches" tells where they change.
     """
     model: Model = problem.model
     by_row = problem.slots.by_row
-    replacing = {name: problem.expression(text) for name, text in variant.inlined}
     expressions = [*(model.rhs[name] for name in model.states), *(model.symbols[name] for name in observables)]
     texts = sigma_expressions(problem)
     expressions += [problem.expression(texts[name]) if name in texts else ca.SX(0) for name in observables if texts]
-    outputs = resolved(problem, expressions, replacing, keeping=variant.lifted)
+    outputs = _resolved_in(problem, variant, expressions)
     n, m = len(model.states), len(observables)
     for name, expression in zip(model.states, outputs[:n], strict=True):
         for other in sorted(names_in(expression) & {*by_row}):
@@ -167,11 +198,10 @@ def model_functions(problem: Problem, variant: Variant, observables: tuple[str, 
                 "one experiment; such a parameter may enter observables only."
             )
     names = parameters_of(problem, variant)
-    common = (
-        ("y", stack(model.symbols[name] for name in model.states)),
-        ("p", stack(symbol_of(problem, name) for name in names)),
-        ("u", ca.SX(0, 1)),
-    )
+    piece = ca.SX.sym("piece", 2) if variant.moving else ca.SX(0, 1)
+    p = stack(symbol_of(problem, name) for name in names if name not in (PIECE_START, PIECE_LENGTH))
+    y = stack(model.symbols[name] for name in model.states)
+    common = (("y", y), ("p", ca.vertcat(p, piece)), ("u", ca.SX(0, 1)))
     a = stack(symbol_of(problem, name) for name in by_row)
     time = model.symbols[model.time]
     # a parameter of the problem's own that an inlined expression uses must reach the right-hand side
@@ -183,9 +213,29 @@ def model_functions(problem: Problem, variant: Variant, observables: tuple[str, 
         )
     by_measurement = (*common, ("a", a))
     functions = {
-        "rhs": SymbolicFunction("rhs", time, common, ("y", "p"), stack(outputs[:n]), directional=True),
+        "rhs": SymbolicFunction("rhs", time, common, ("y", "p"), stack(outputs[:n]), directional=True)
+        if split is None or not split.inputs.numel()
+        else _right_hand_side(split, time, y, p, moving=variant.moving),
         "observe": SymbolicFunction("observe", time, by_measurement, ("y", "p", "a"), stack(outputs[n : n + m])),
     }
     if texts:
         functions["sigma"] = SymbolicFunction("sigma", time, by_measurement, ("y", "p", "a"), stack(outputs[n + m :]))
+    if split is not None and split.inputs.numel():
+        functions["switches"] = _switch_function(split, time, ca.vertcat(p, piece))
     return functions
+
+
+def _right_hand_side(split: Split, time: Any, y: Any, p: Any, *, moving: bool) -> SymbolicFunction:
+    """Return the right-hand side within a piece; with moving ends in the fraction of the piece."""
+    out, piece = split.out, ca.SX(0, 1)
+    if moving:
+        out, time, piece = stretched(split.out, time)
+    arrays = (("y", y), ("p", ca.vertcat(p, piece)), ("u", split.inputs))
+    return SymbolicFunction("rhs", time, arrays, ("y", "p"), out, directional=True)
+
+
+def _switch_function(split: Split, time: Any, p: Any) -> SymbolicFunction:
+    """Return all switches and, behind them, their derivatives by time; "y" is the time, which is a variable here."""
+    slopes = [ca.jtimes(split.switches[j], time, ca.SX(1)) for j in range(split.switches.numel())]
+    arrays = (("y", time), ("p", p), ("u", split.inputs))
+    return SymbolicFunction("switches", ca.SX.sym("nothing"), arrays, ("y", "p"), ca.vertcat(split.switches, *slopes))

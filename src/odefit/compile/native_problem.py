@@ -18,16 +18,43 @@ from odefit.compile.conditions import (
     model_functions,
     parameters_of,
     pattern_of,
+    split_of,
     variant_of,
 )
 from odefit.compile.functions import FunctionLibrary, NativeFunction
 from odefit.compile.penalties import penalty_function
+from odefit.compile.switches import Split
 from odefit.errors import UnsupportedError
 from odefit.model.kept import Kept
 from odefit.problem import Problem
 from odefit.problem.noise import sigma_expressions
 
 Matrix = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Switches:
+    """Where the conditions in time of a model change; see `odefit.compile.switches`.
+
+    Attributes
+    ----------
+    function
+        The switches and then their derivatives by time, a function of (time, p, u); differentiated by time and p.
+    level, affine, whole, switch_of, kind
+        See `Split`.
+    moving
+        Whether they depend on parameters: then the right-hand side is one in the fraction of a piece, and the last two
+        entries of p are start and length of the piece.
+    """
+
+    function: NativeFunction
+    level: Integers
+    affine: Integers
+    whole: Integers
+    switch_of: Integers
+    kind: Integers
+    moving: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,12 +62,15 @@ class CompiledModel:
     """Native right-hand side of a model, with names for messages.
 
     ``rhs.value(t, y, p, u, out)``, its Jacobian with respect to (y, p) in CSR, and D2f[v, w].  What integrators work
-    out from its pattern is `kept` here.
+    out from its pattern is `kept` here.  `switches` say where its inputs u change (None: it has none), `on_states`
+    names conditions on states.
     """
 
     states: tuple[str, ...]
     parameters: tuple[str, ...]
     rhs: NativeFunction
+    switches: Switches | None = None
+    on_states: tuple[str, ...] = ()
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
     @cached_property
@@ -126,8 +156,18 @@ def _build_variant(problem: Problem, variant: Variant) -> NativeVariant:
     names = parameters_of(problem, variant)
     n, k = len(problem.model.states), len(names)
     title = f"model with {n} state{'s' * (n != 1)} and {k} parameter{'s' * (k != 1)}"
-    functions = model_functions(problem, variant, problem.observables)
+    split = split_of(problem, variant)
+    functions = model_functions(problem, variant, problem.observables, split)
     library = FunctionLibrary(title, list(functions.values()))
     sigma = library["sigma"] if "sigma" in functions else None
-    model = CompiledModel(problem.model.states, names, library["rhs"])
+    switches = None
+    if split is not None and "switches" in functions:
+        switches = _switches(library["switches"], split, moving=variant.moving)
+    on_states = () if split is None else split.on_states
+    model = CompiledModel(problem.model.states, names, library["rhs"], switches, on_states)
     return NativeVariant(model, library["observe"], sigma, variant)
+
+
+def _switches(function: NativeFunction, split: Split, *, moving: bool) -> Switches:
+    columns = (split.level, split.affine, split.whole, split.switch_of, split.kind)
+    return Switches(function, *(np.array(column, dtype=np.int64) for column in columns), moving=moving)

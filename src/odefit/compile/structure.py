@@ -147,6 +147,9 @@ class CompiledStructure:
         for other in (model.rhs, self.observe(e)) if observables else (model.rhs,):
             col = other.col.astype(np.int64)
             used[col[(col >= n) & (col < n + n_p)] - n] = True
+        if model.switches is not None:  # of (time, p)
+            col = model.switches.function.col.astype(np.int64)
+            used[col[col >= 1] - 1] = True
         entries = np.repeat(used, np.diff(function.row_ptr))
         return np.unique(function.col[entries]).astype(np.int64)
 

@@ -36,6 +36,10 @@ class Status(IntEnum):
     NOT_SOLVED = 7
     STIFF = 8
     REORDER = 9
+    SWITCHED = 10
+    ROOM_FOR_PIECES = 11
+    TOO_MANY_PIECES = 12
+    UNDEFINED_CONDITION = 13
 
     @property
     def sentence(self) -> str:
@@ -72,6 +76,18 @@ _SENTENCES = {
     ),
     Status.STIFF: "the model was recognised as stiff at t = {t}",
     Status.REORDER: "the equations of the step behind t = {t} need another order of elimination",
+    Status.SWITCHED: (
+        "conditions in time change in another order, or another number of times, than where the steps were chosen; "
+        "choose steps anew"
+    ),
+    Status.ROOM_FOR_PIECES: "conditions in time change more often than there was room for",
+    Status.TOO_MANY_PIECES: (
+        "conditions in time (or floor, ceil of it) change more than 100 000 times; write the equations without them"
+    ),
+    Status.UNDEFINED_CONDITION: (
+        "a condition in time compares something that is not a number (a root or logarithm of a negative number?); "
+        "write it so that it has a value at all times of the experiment"
+    ),
 }
 
 
@@ -131,7 +147,7 @@ class StepGrid(NamedTuple):
     method
         The integrator that made it; another one refuses it.
     steps
-        Step sizes h of all pieces, one after the other.
+        Step sizes h of all pieces, one after the other; fractions of the piece where its ends depend on parameters.
     counts
         Behind the numbers of `Counters` (what making it cost): how many steps each piece has.  A
         piece ends at a stop or at the end.
@@ -140,6 +156,8 @@ class StepGrid(NamedTuple):
     algebra
         Implicit methods: the linear algebra that served where steps were chosen, so that a replay need not find it; the
         method's own.
+    passed
+        Models with conditions in time: the number of pieces, and which condition changes at the end of each.
     """
 
     method: str
@@ -147,6 +165,7 @@ class StepGrid(NamedTuple):
     counts: npt.NDArray[np.int64]
     orders: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
     algebra: Any = None
+    passed: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
     @classmethod
     def from_pieces(cls, method: str, pieces: Sequence[Array], orders: Sequence[int] = ()) -> StepGrid:
