@@ -33,7 +33,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ends = _ends(options)
     before: list[FamilyEnd] = []
     if options.against is not None and options.against.suffix == ".jsonl":
-        before = read_ends(options.against)
+        same = {(end.family, end.seed) for end in ends}
+        before = [end for end in read_ends(options.against) if (end.family, end.seed) in same]
     best = best_of(ends, before)
     counts = counted(ends, best)
     print(table(counts))

@@ -32,6 +32,7 @@ import odefit as of
 from benchmarks.reliability.case import Case, Family, random_for
 from benchmarks.reliability.reference import Known, descend, standard_errors
 from odefit.strategy import FitResult
+from odefit.strategy.notices import Notice
 
 Array = npt.NDArray[np.float64]
 
@@ -43,8 +44,9 @@ SAME = 1e-3  # relative difference of objectives that is of no consequence
 _FACTOR = 1.5  # standard errors may differ by this much
 _DETERMINED = 0.2  # relative standard error of a parameter that the data determine beyond doubt
 _PROBES = 40
-_ADMITS_HEIGHT = ("fit.poor", "multistart.lower", "integrator")  # beginnings of codes of warnings
-_ADMITS_STATEMENTS = ("integrator", "residuals.exact", "sensitivities")
+_HERE = ".here"  # added to the code of a warning that speaks of the place, not of the data
+_ADMITS_HEIGHT = ("fit.poor", "multistart.lower", "integrator", f"parameter.undetermined{_HERE}")
+_ADMITS_STATEMENTS = ("integrator", "residuals.exact", "statistics")
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class FamilyEnd:
     silent
         Parameters without an interval, at the best objective, where there is one.
     warnings
-        Codes of the warnings.
+        Codes of the warnings, with ".here" after those that speak of the place and not of the data.
     excused, unexcused
         Codes that say, in this family more or less than in others, that the answer may be wrong.
     """
@@ -130,7 +132,7 @@ def fitted(family: Family, seed: int, case: Case, known: Known) -> tuple[FamilyE
     started = time.perf_counter()
     try:
         result = of.fit(case.problem.with_settings(**case.settings), **case.options)
-        codes = tuple(notice.code for notice in result.warnings)
+        codes = tuple(_code(notice) for notice in result.warnings)
         result.summary()
         result.to_dict()
     except of.OdefitError as error:
@@ -143,6 +145,10 @@ def fitted(family: Family, seed: int, case: Case, known: Known) -> tuple[FamilyE
         seconds=seconds,
     )  # fmt: skip
     return end, result
+
+
+def _code(notice: Notice) -> str:
+    return notice.code + (_HERE if " here" in notice.text else "")
 
 
 def looked_at(end: FamilyEnd, result: FitResult | None, case: Case, known: Known) -> FamilyEnd:
@@ -228,8 +234,8 @@ def without_interval(result: FitResult, case: Case, known: Known) -> list[str]:
 
 def _undetermined(result: FitResult, case: Case, known: Known) -> str:
     """Look for parameters that the data determine, but not according to the report."""
-    texts = [notice.text for notice in result.warnings if notice.code == "parameter.undetermined"]
+    texts = [notice.text for notice in result.warnings if _code(notice) == "parameter.undetermined"]
     for name in determined(case, known, _DETERMINED):
-        if any(f"'{name}'" in text and " here" not in text for text in texts):
+        if any(f"'{name}'" in text for text in texts):
             return f"{name} is determined by the data"
     return ""

@@ -14,9 +14,12 @@ from typing import Any
 
 import numpy as np
 
+import odefit as of
 from benchmarks.reliability.case import Family
 from benchmarks.reliability.ends import CRASHED, HUNG, FamilyEnd, fitted, looked_at
 from benchmarks.reliability.reference import best_known
+from odefit.gallery import load
+from odefit.integrate import METHODS
 
 FIT_LIMIT = 60.0
 """Seconds that a fit with its report may take."""
@@ -26,9 +29,18 @@ DONE = "done"
 
 def run_families(families: Sequence[Family], share: float = 1.0) -> Iterator[FamilyEnd]:
     """Yield the ends of the first part of each family's cases."""
+    compile_kernels()
     for family in families:
         count = max(1, round(share * family.count))
         yield from run_family(family, range(count))
+
+
+def compile_kernels() -> None:
+    """Compile what is compiled once on a machine, so that no fit is blamed for the time."""
+    problem = load("barnes")
+    for integrator in METHODS:
+        result = of.fit(problem.with_settings(integrator=integrator))
+        result.summary()
 
 
 def run_family(family: Family, seeds: Sequence[int]) -> Iterator[FamilyEnd]:

@@ -97,6 +97,7 @@ def last(data: int, start: int) -> Case:
     fast, end = log_uniform(random, 1e1, 1e5), 60.0
     t = np.linspace(3.0, end, 20)
     switch = end if data % 2 else float(t[int(random.integers(8, 16))])
+    after = log_uniform(random, 1e2, 1e8) if data % 2 else 0.0  # what lies behind the end must not be seen
 
     def curve(x: Array) -> Array:
         return infused(t, x[0], x[1] * switch, 0.0, switch)
@@ -104,12 +105,13 @@ def last(data: int, start: int) -> Case:
     clean = curve(truth)
     y = clean + 0.01 * float(clean.max()) * random.standard_normal(t.size)
     poor = truth * np.exp(random.uniform(-0.7, 0.7, 2))
-    text = "x' = if(t < end, v, 0) - k*x\nz' = -fast*(z - x)\nx(0) = 0\nz(0) = 0\ny = x"
+    text = "x' = if(t < end, v, after) - k*x\nz' = -fast*(z - x)\nx(0) = 0\nz(0) = 0\ny = x"
     parameters = [
         of.Parameter("k", float(poor[0])),
         of.Parameter("v", float(poor[1])),
         of.Parameter("end", switch, fixed=True),
         of.Parameter("fast", fast, fixed=True),
+        of.Parameter("after", after, fixed=True),
     ]
     problem = problem_of(text, parameters, t, {"y": y}, integrator=("auto", "ddm")[data // 2 % 2])
     return Case(problem, ("k", "v"), truth, lambda x: curve(x) - y)
