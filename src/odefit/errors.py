@@ -8,10 +8,9 @@ the thing, says what was required, what came, and what to do.
 from __future__ import annotations
 
 import difflib
-import re
+import unicodedata
 from collections.abc import Iterable
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _LONGEST_LINE = 600
 _LONGEST_NAME = 200
 _WINDOW = 100  # characters of a long line that are shown around a caret
@@ -84,7 +83,14 @@ class FitError(OdefitError):
 
 def plain(text: str) -> str:
     """Return `text` with a mark in place of each character that moves the cursor, changes colours or hides others."""
-    return _CONTROL.sub("\ufffd", text)
+    if text.isprintable():
+        return text
+    return "".join("\ufffd" if _is_hidden(letter) else letter for letter in text)
+
+
+def _is_hidden(letter: str) -> bool:
+    """Tell whether a character is a control, a format, a separator of lines, or none at all."""
+    return letter not in "\n\t" and (unicodedata.category(letter)[0] == "C" or letter in "\u2028\u2029")
 
 
 def _shortened(line: str) -> str:
