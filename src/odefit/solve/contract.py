@@ -180,8 +180,8 @@ class LinearModel(Protocol):
         """Return ``Q' J dx`` in reduced coordinates, heavy rows left out, for each row dx of `steps`."""
         ...
 
-    def descent(self) -> Array:
-        """Return the negative gradient of the rows of finite weight."""
+    def descent(self, right: Array | None = None) -> Array:
+        """Return the negative gradient of the rows of finite weight, or what it would be with this `right`."""
         ...
 
     def column_norms(self) -> Array:

@@ -52,6 +52,12 @@ _CURVED = (
 )
 
 
+def flat_valley(name: str) -> tuple[SolverStatus, str]:
+    """Return status and message of an end where an unknown may still be changed much, and nothing is gained."""
+    words = f"the objective hardly changes any more, but '{name}' keeps moving: {FROM_HERE}the data do not fix it"
+    return SolverStatus.FLAT, words
+
+
 def _largest_cosine(point: Point) -> float:
     """Return the largest cosine between the residual and a column of the Jacobian: 0 at a stationary point."""
     level = magnitude_of(point)
@@ -404,9 +410,7 @@ class _Search:
         return int(np.argmin(np.where(idle, felt, math.inf))) if idle.any() else -1
 
     def words_for_valley(self, runaway: int) -> tuple[SolverStatus, str]:
-        name = self.objective.names[runaway]
-        words = f"the objective hardly changes any more, but '{name}' keeps moving: {FROM_HERE}the data do not fix it"
-        return SolverStatus.FLAT, words
+        return flat_valley(self.objective.names[runaway])
 
     def result(self, status: SolverStatus, message: str, point: Evaluation) -> SolverResult:
         return SolverResult(

@@ -21,6 +21,8 @@ Where the paper says nothing:
 * Data at the start of an experiment tell nothing of rates: horizons are counted in later ones.
 * Several experiments each have horizons of their own and grow together.
 * A horizon at which the model cannot be computed from the last estimates is approached by one half as far ahead.
+* Few data may drive parameters on logarithmic scales to values at which they have no influence.  The last horizon
+  notices, and comes back from there (see `odefit.solve.comeback`).
 * Few data may lead away from a good start.  If all data are fitted worse in the end than they were by the start
   itself, they are fitted from there, and the better fit counts.
 
@@ -206,7 +208,7 @@ class _Incremental:
         tol = 0.0 if self.confined or is_last else _COARSE
         relaxations = 0
         while True:  # at most _MOST_RELAXATIONS times: then no bound is of our own
-            solution = self.search.minimise(objective, x, bounds, tol=tol)
+            solution = self.search.minimise(objective, x, bounds, tol=tol, returning=is_last)
             self.evaluations += solution.evaluations
             self.refreshes += solution.refreshes
             if solution.status in (SolverStatus.FAILED, SolverStatus.INTERRUPTED):
@@ -324,7 +326,8 @@ def _standard_errors(objective: SingleShooting, solution: SolverResult) -> Array
     """Return linearised standard errors on the solver's scale, NaN where there are none."""
     if solution.linear is None:
         return np.full(solution.x.size, np.nan)
-    return Uncertainty(objective.plan, solution, floored=False).independent.standard_error
+    with np.errstate(over="ignore", invalid="ignore"):  # what has next to no influence has an error beyond all numbers
+        return Uncertainty(objective.plan, solution, floored=False).independent.standard_error
 
 
 def _quantile(level: float, dof: float) -> float:

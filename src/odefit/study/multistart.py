@@ -13,8 +13,9 @@ from odefit.solve import FROM_HERE, Solver, SolverStatus
 from odefit.statistics.covariance import DETERMINED
 from odefit.statistics.verdicts import WEAK, ZERO
 from odefit.strategy import FitResult, fit_by
+from odefit.strategy.single import meets_exact_data
 from odefit.study.executors import run_all
-from odefit.study.record import Multistart, StartRun
+from odefit.study.record import Multistart, StartRun, as_good_as, eligible
 from odefit.study.sampling import sample_starts
 from odefit.study.workers import LostWork
 
@@ -61,7 +62,7 @@ def fit_from_many(
         estimates = {name: result.estimates[name] for name in names if name in result.estimates}
         return StartRun(
             i, points[i], result.status, result.message, result.objective, estimates, result.iterations,
-            result.evaluations, result.plan.criterion.change(result.resolution),
+            result.evaluations, meets_exact_data(result), result.plan.criterion.change(result.resolution),
         )  # fmt: skip
 
     runs: list[StartRun] = []
@@ -124,12 +125,18 @@ def _interrupted(
 
 
 def _best(runs: list[StartRun], resolution: float) -> int:
-    """Return the first run that is as good as the best: of those that converged, if there are any."""
-    candidates = [run for run in runs if run.converged] or [run for run in runs if math.isfinite(run.objective)]
+    """Return the first run that is as good as the lowest, one that converged if there is such a one.
+
+    A run that did not converge wins over one that did if it is lower: then that minimum is not the lowest.
+    """
+    candidates = eligible(runs)
     if not candidates:
         return 0
     lowest = min(run.objective for run in candidates)
-    return next(run.number for run in candidates if run.objective <= lowest * (1 + _AS_GOOD) + resolution)
+    equal = [run for run in candidates if as_good_as(run.objective, lowest, resolution)]
+    settled = [run for run in equal if run.converged] or equal
+    lowest = min(run.objective for run in settled)
+    return next(run.number for run in settled if as_good_as(run.objective, lowest, resolution, _AS_GOOD))
 
 
 def _objective(run: StartRun) -> float:
