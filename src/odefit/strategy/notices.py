@@ -12,7 +12,7 @@ import numpy.typing as npt
 from odefit.statistics.covariance import AT_BOUND, DETERMINED, UNDETERMINED
 from odefit.statistics.quality import chi2_p
 from odefit.statistics.residuals import AS_GOOD_AS_EXACT
-from odefit.statistics.verdicts import WEAK, joined
+from odefit.statistics.verdicts import HERE, WEAK, joined
 from odefit.strategy.uncertainty import Uncertainty
 
 if TYPE_CHECKING:
@@ -144,10 +144,10 @@ def _of_parameters(result: FitResult) -> Iterator[Notice]:
     for name, row in result.parameters.items():
         if row.verdict == AT_BOUND:
             yield Notice("parameter.bound", f"'{name}' is at its bound {row.estimate:g}.")
-        elif row.verdict == UNDETERMINED and name in silent:
-            text = f"'{name}' is not determined by these data: it has no influence on them."
+        elif row.verdict in (UNDETERMINED, HERE) and name in silent:
+            text = f"'{name}' is {row.verdict}: it has no influence on {'them' if row.verdict != HERE else 'the data'}."
             yield Notice("parameter.undetermined", text)
-        elif row.verdict == UNDETERMINED:
+        elif row.verdict in (UNDETERMINED, HERE):
             tail = f" (95 % interval {row.interval[0]:.2g} .. {row.interval[1]:.2g})" if row.interval else ""
             yield Notice("parameter.undetermined", f"'{name}' is {row.verdict}{tail}.")
         elif row.verdict == WEAK and row.interval:

@@ -23,7 +23,7 @@ from odefit.statistics import (
     prediction_band,
 )
 from odefit.statistics.quality import information_criteria, r_squared
-from odefit.statistics.verdicts import Unknowns, Verdicts, verdicts
+from odefit.statistics.verdicts import Unknowns, Verdicts, said_of_a_place, verdicts
 from odefit.strategy.attempt import Attempt
 from odefit.strategy.notices import Notice, notices
 from odefit.strategy.result_content import content_of, finite_or_none
@@ -252,7 +252,10 @@ class FitResult:
         value, slope, _ = compiled.to_natural(self.solution.x)
         start = compiled.to_natural(compiled.theta_start)[0]
         with np.errstate(all="ignore"):
-            return verdicts(self.statistics, Unknowns(compiled.theta_names, compiled.theta_scales, value, slope, start))
+            unknowns = Unknowns(compiled.theta_names, compiled.theta_scales, value, slope, start)
+            found = verdicts(self.statistics, unknowns)
+        on_plateau = self.status in (SolverStatus.FLAT, SolverStatus.NO_INFLUENCE)
+        return said_of_a_place(found) if on_plateau else found
 
     @cached_property
     def derived(self) -> dict[str, Estimate]:
