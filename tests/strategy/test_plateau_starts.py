@@ -5,8 +5,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from plateau_starts import MODELS, case
+from scipy.optimize import least_squares
 
 import odefit as of
+
+
+def goes_on(result: of.FitResult) -> bool:
+    """Tell whether SciPy finds a lower objective from where the fit ended: then that was no minimum."""
+    evaluator = of.Evaluator(result.problem)
+    start = np.array([result.estimates[name] for name in evaluator.names])
+    found = least_squares(
+        evaluator.residuals, start, evaluator.jacobian, bounds=(evaluator.lower, evaluator.upper), x_scale="jac",
+        max_nfev=50,
+    )  # fmt: skip
+    return bool(found.cost < 0.99 * result.objective)
 
 
 def ends(name: str, seeds, method: str = "single") -> list[tuple[of.FitResult, bool]]:
@@ -32,7 +44,8 @@ def test_none_converges_on_a_plateau_and_most_come_back(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_a_larger_family(name, method):
     found = ends(name, range(200, 240), method)
-    assert all(at_best for result, at_best in found if result.converged)
+    for result, at_best in found:  # there are other minima, a peak at the first datum say
+        assert at_best or not result.converged or not goes_on(result)
     assert np.mean([at_best for _, at_best in found]) >= 0.85
 
 
@@ -65,3 +78,5 @@ def test_a_rate_that_vanishes_is_not_called_converged():
     result = of.fit(problem)
     assert result.status == "flat-valley"
     assert "'k' keeps moving: from here the data do not fix it" in result.message
+    assert result.parameters["k"].verdict == "not determined here"
+    assert "not determined by these data" not in result.summary()

@@ -141,6 +141,14 @@ def solve_with_comeback(
     return counts.added(result)
 
 
+def idle_unknowns(result: SolverResult, rates: Array) -> Flags:
+    """Tell which unknowns are idle where a minimisation ended."""
+    point = result.evaluation
+    if isinstance(point, Failed) or point.linear is None:
+        return np.zeros(rates.size, dtype=bool)
+    return (rates > 0.0) & ~result.active & (point.linear.column_norms() <= FELT * point.size * rates)
+
+
 def find_plateau(result: SolverResult, rates: Array) -> Plateau | None:
     """Return what is idle at the end of a minimisation; None if nothing is, or if it ended for other reasons."""
     point = result.evaluation
@@ -150,8 +158,7 @@ def find_plateau(result: SolverResult, rates: Array) -> Plateau | None:
         return None
     movable = (rates > 0.0) & ~result.active
     sizes = point.linear.column_norms()
-    with np.errstate(over="ignore"):
-        idle = movable & (sizes <= FELT * point.size * rates)
+    idle = idle_unknowns(result, rates)
     lost = result.rank < int(np.count_nonzero(~result.active & (sizes > 0.0)))
     if not (idle.any() or (lost and movable.any())) or not np.isfinite(sizes).all():
         return None

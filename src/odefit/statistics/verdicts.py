@@ -35,6 +35,8 @@ Array = npt.NDArray[np.float64]
 
 WEAK = "weakly determined (only its order of magnitude)"
 ZERO = "not distinguishable from zero"
+HERE = "not determined here"
+"""For `UNDETERMINED` where a fit ended on a plateau: at other values the data may well determine the parameter."""
 _DOUBTFUL = (WEAK, ZERO, UNDETERMINED)
 _DECADE = 0.5 * math.log(10.0)  # half widths of intervals
 _THREE_DECADES = 1.5 * math.log(10.0)
@@ -93,6 +95,11 @@ def verdicts(statistics: ParameterStatistics, unknowns: Unknowns) -> Verdicts:
             if words[i] in _DOUBTFUL:
                 words[i] = f"only in the combination {one.formula}" if one.formula else _together(unknowns, one, i)
     return Verdicts(tuple(words), combinations)
+
+
+def said_of_a_place(found: Verdicts) -> Verdicts:
+    """Return verdicts that hold only where the fit ended."""
+    return found._replace(words=tuple(HERE if word == UNDETERMINED else word for word in found.words))
 
 
 def _together(unknowns: Unknowns, one: Combination, i: int) -> str:

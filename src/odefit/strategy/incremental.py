@@ -21,8 +21,9 @@ Where the paper says nothing:
 * Data at the start of an experiment tell nothing of rates: horizons are counted in later ones.
 * Several experiments each have horizons of their own and grow together.
 * A horizon at which the model cannot be computed from the last estimates is approached by one half as far ahead.
-* Few data may drive parameters on logarithmic scales to values at which they have no influence.  The last horizon
-  notices, and comes back from there (see `odefit.solve.comeback`).
+* Few data may drive parameters on logarithmic scales to values at which they have no influence, and tell nothing of
+  them: these keep the values that they had before.  Where the last horizon ends so, the fit tries to come back (see
+  `odefit.solve.comeback`).
 * Few data may lead away from a good start.  If all data are fitted worse in the end than they were by the start
   itself, they are fitted from there, and the better fit counts.
 
@@ -42,7 +43,7 @@ import numpy.typing as npt
 from odefit.errors import ProblemError
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
-from odefit.solve import Failed, Solver, SolverResult, SolverStatus, TraceRow
+from odefit.solve import Failed, Solver, SolverResult, SolverStatus, TraceRow, idle_unknowns
 from odefit.strategy.result import Attempt, FitResult
 from odefit.strategy.single import Search
 from odefit.strategy.uncertainty import Uncertainty
@@ -178,7 +179,7 @@ class _Incremental:
             if is_last or solution.status in (SolverStatus.FAILED, SolverStatus.INTERRUPTED):
                 break
             waiting.pop()
-            x, reached = solution.x, horizon
+            x, reached = np.where(idle_unknowns(solution, self.search.rates(whole)), x, solution.x), horizon
             bounds = confidence_bounds(self.search, objective, solution, user) if self.confined else user
         self.integrators = whole.methods
         if not is_last:

@@ -13,7 +13,7 @@ from odefit.integrate.state_conditions import words_for_state_conditions
 from odefit.statistics.covariance import AT_BOUND, DETERMINED, UNDETERMINED
 from odefit.statistics.quality import chi2_p
 from odefit.statistics.residuals import AS_GOOD_AS_EXACT
-from odefit.statistics.verdicts import WEAK, joined
+from odefit.statistics.verdicts import HERE, WEAK, joined
 from odefit.strategy.influence import values_with_influence
 from odefit.strategy.uncertainty import Uncertainty
 
@@ -148,19 +148,19 @@ def _of_parameters(result: FitResult) -> Iterator[Notice]:
     for name, row in result.parameters.items():
         if row.verdict == AT_BOUND:
             yield Notice("parameter.bound", f"'{name}' is at its bound {row.estimate:g}.")
-        elif row.verdict == UNDETERMINED and name in elsewhere:
+        elif row.verdict in (UNDETERMINED, HERE) and name in elsewhere:
             text = (
                 f"'{name}' is not determined here: small changes of it have no influence on the data, but "
                 f"{name} = {elsewhere[name]:.4g} has; try other start values, or starts = 20."
             )
             yield Notice("parameter.undetermined", text)
-        elif row.verdict == UNDETERMINED and name in silent:
-            if elsewhere:
+        elif row.verdict in (UNDETERMINED, HERE) and name in silent:
+            if elsewhere or row.verdict == HERE:
                 text = f"'{name}' is not determined here: it has no influence on the data."
             else:
                 text = f"'{name}' is not determined by these data: it has no influence on them."
             yield Notice("parameter.undetermined", text)
-        elif row.verdict == UNDETERMINED:
+        elif row.verdict in (UNDETERMINED, HERE):
             tail = f" (95 % interval {row.interval[0]:.2g} .. {row.interval[1]:.2g})" if row.interval else ""
             yield Notice("parameter.undetermined", f"'{name}' is {row.verdict}{tail}.")
         elif row.verdict == WEAK and row.interval:

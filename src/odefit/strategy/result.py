@@ -24,7 +24,7 @@ from odefit.statistics import (
 )
 from odefit.statistics.quality import information_criteria, r_squared
 from odefit.statistics.residuals import resolution_of
-from odefit.statistics.verdicts import Unknowns, Verdicts, verdicts
+from odefit.statistics.verdicts import Unknowns, Verdicts, said_of_a_place, verdicts
 from odefit.strategy.attempt import Attempt
 from odefit.strategy.notices import Notice, notices
 from odefit.strategy.result_content import content_of, finite_or_none
@@ -262,7 +262,10 @@ class FitResult:
             felt = self.solution.linear.column_norms()[zero]
             start[zero] = self.plan.data.norm / np.where(felt > 0.0, felt, np.inf)
         with np.errstate(all="ignore"):
-            return verdicts(self.statistics, Unknowns(compiled.theta_names, compiled.theta_scales, value, slope, start))
+            unknowns = Unknowns(compiled.theta_names, compiled.theta_scales, value, slope, start)
+            found = verdicts(self.statistics, unknowns)
+        on_plateau = self.status in (SolverStatus.FLAT, SolverStatus.NO_INFLUENCE)
+        return said_of_a_place(found) if on_plateau else found
 
     @cached_property
     def derived(self) -> dict[str, Estimate]:

@@ -80,6 +80,10 @@ class Search:
         """Return the typical sizes of the unknowns of a search from `start`."""
         return Scaling(start, objective.compiled.logarithmic)
 
+    def rates(self, objective: SingleShooting) -> Array:
+        """Return what makes natural logarithms of the unknowns; 0 where they are none."""
+        return np.array([_RATES[scale] for scale in objective.compiled.theta_scales])
+
     def minimise(
         self,
         objective: SingleShooting,
@@ -112,8 +116,7 @@ class Search:
 
         if not returning:
             return minimise(x)
-        rates = np.array([_RATES[scale] for scale in compiled.theta_scales])
-        return solve_with_comeback(minimise, objective, x, (lower, upper), rates, termination)
+        return solve_with_comeback(minimise, objective, x, (lower, upper), self.rates(objective), termination)
 
 
 def termination_of(plan: Plan, settings: Settings, tol: float = 0.0) -> Termination:
