@@ -69,7 +69,7 @@ def fit_from_many(
         if progress is not None:
             progress(run, len(runs))
     runs.sort(key=lambda run: run.number)
-    resolution = first.plan.criterion.change(problem.settings.rtol * first.plan.data.norm)
+    resolution = first.plan.in_units(first.plan.criterion.change(problem.settings.rtol * first.plan.data.norm))
     if stop is not None and stop.is_set():
         return _interrupted(method, problem, runs, seed, starts, resolution, solver)
     best = _best(runs, resolution)
