@@ -3,6 +3,10 @@
 ``w_i`` is ``1/sigma_i^2`` where a standard deviation is given (absolute), the weight where one is given
 (relative: a common factor is estimated), 1 otherwise.  Values that are missing or have weight 0 take
 no part.
+
+Squares of very small or large numbers are none.  Relative weights may have any common factor: where the weighted data
+are that small or large, it is a power of two that makes the largest of them one, and what is reported has it taken out
+again (see `common_factor`).
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
+from odefit.compile.penalties import penalty_terms
 from odefit.criteria.contract import Rows
 from odefit.errors import ProblemError
 from odefit.native.kernel import kernel
@@ -19,6 +24,7 @@ from odefit.problem import Problem
 
 Array = npt.NDArray[np.float64]
 
+_SQUARES_ARE_NUMBERS = 256  # largest exponent of two of data that are left as they are
 _HEAVY = 1e3  # weight over the median of its observable, from which a measurement is treated by itself
 
 
@@ -28,8 +34,25 @@ def weighted_residual(value, datum, root_weight):
     return root_weight * (value - datum)
 
 
+def common_factor(problem: Problem) -> float:
+    """Return the power of two that all weighted residuals are multiplied by; 1 unless squares could not be computed.
+
+    Standard deviations and priors say what a residual of one means: then it is 1.
+    """
+    if has_absolute_sigma(problem) or penalty_terms(problem):
+        return 1.0
+    data = problem.measurements
+    weight = np.where(np.isnan(data.weight), 1.0, data.weight)
+    counts = data.used & (data.value != 0.0) & (weight > 0.0) & np.isfinite(weight)
+    if not counts.any():
+        return 1.0
+    exponents = np.log2(np.abs(data.value[counts])) + 0.5 * np.log2(weight[counts])
+    largest = float(exponents.max())
+    return 1.0 if abs(largest) <= _SQUARES_ARE_NUMBERS else 2.0 ** -max(-1000, min(1000, round(largest)))
+
+
 def root_weights(problem: Problem) -> Array:
-    """Return ``sqrt(w)`` of each measurement, 0 for those that take no part."""
+    """Return ``sqrt(w)`` of each measurement with the common factor, 0 for those that take no part."""
     data, sigma = problem.measurements, problem.sigma
     has_sigma, used = np.isfinite(sigma), data.used
     if has_sigma[used].any() and not has_sigma[used].all():
@@ -39,7 +62,7 @@ def root_weights(problem: Problem) -> Array:
         )
     weight = np.where(np.isnan(data.weight), 1.0, data.weight)
     root = np.where(has_sigma & np.isfinite(weight), 1.0 / np.where(has_sigma, sigma, 1.0), np.sqrt(weight))
-    return np.where(used, root, 0.0)
+    return np.where(used, root, 0.0) * common_factor(problem)
 
 
 def heavy_measurements(problem: Problem, roots: Array) -> tuple[npt.NDArray[np.bool_], Array]:

@@ -1,10 +1,11 @@
 """Whether a point is surrounded by larger values: the evidence for a minimum where rounding hides the way to it.
 
 Where a model depends on its unknowns so strongly that their rounding decides the residual, no step is short enough to
-tell a descent, and the tests of convergence say nothing: the full step S d = -r is as short as rounding at *every* point,
-since S is so large.  What can still be seen is the objective further away.  Along each right singular vector of S, to
-both sides, as far as the linearised model changes the residual by ten times its norm (and not by rounding only), the
-objective has to rise by at least a quarter of what the linearised model says.  Then a minimum lies between these points, as near as that.
+tell a descent, and the tests of convergence say nothing: the full step S d = -r is as short as rounding at *every*
+point, since S is so large.  What can still be seen is the objective further away.  Along each right singular vector of
+S, to both sides, as far as the linearised model changes the residual by ten times its norm (and not by rounding only),
+the objective has to rise by at least a quarter of what the linearised model says.  Then a minimum lies between these
+points, as near as that.
 
 The objective of a chaotic model does not rise there: its solutions stay in bounds whatever the unknowns are.
 """

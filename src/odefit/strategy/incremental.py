@@ -277,7 +277,7 @@ class _Incremental:
             Attempt(
                 method or self.method,
                 solution.status,
-                solution.value,
+                objective.plan.in_units(solution.value),
                 len(self.trace) - done,
                 horizon=max(horizon),
                 share=length / total if total > 0 else 1.0,

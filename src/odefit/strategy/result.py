@@ -125,7 +125,7 @@ class FitResult:
     @property
     def objective(self) -> float:
         """What was minimised, half the weighted sum of squares for least squares; NaN if there is no value."""
-        return self.solution.value
+        return self.plan.in_units(self.solution.value)
 
     @property
     def iterations(self) -> int:
@@ -152,7 +152,7 @@ class FitResult:
     @property
     def sum_of_squares(self) -> float:
         """Weighted sum of squares of the data, without priors."""
-        return float(self._differences @ self._differences)
+        return self.plan.in_units(float(self._differences @ self._differences))
 
     @cached_property
     def _differences(self) -> npt.NDArray[np.float64]:
@@ -290,7 +290,8 @@ class FitResult:
             if isinstance(point, Failed):
                 result[name] = Validation(n, math.nan, point.failure)
             else:
-                result[name] = Validation(n, float(np.square(point.differences[first : first + n]).sum()), "")
+                squares = float(np.square(point.differences[first : first + n]).sum())
+                result[name] = Validation(n, scored.plan.in_units(squares), "")
             first += n
         return result
 

@@ -49,7 +49,9 @@ def fit_single(
     objective = search.objective()
     solution = search.minimise(objective)
     n_data = objective.plan.n_fitted
-    attempt = Attempt("single", solution.status, solution.value, solution.iterations, n_data=n_data)
+    attempt = Attempt(
+        "single", solution.status, objective.plan.in_units(solution.value), solution.iterations, n_data=n_data
+    )
     return FitResult(problem, solution, objective.methods, "single", solver.name, (attempt,))
 
 

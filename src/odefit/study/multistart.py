@@ -62,7 +62,8 @@ def fit_from_many(
         estimates = {name: result.estimates[name] for name in names if name in result.estimates}
         return StartRun(
             i, points[i], result.status, result.message, result.objective, estimates, result.iterations,
-            result.evaluations, meets_exact_data(result), result.plan.criterion.change(result.resolution),
+            result.evaluations, meets_exact_data(result),
+            result.plan.in_units(result.plan.criterion.change(result.resolution)),
         )  # fmt: skip
 
     runs: list[StartRun] = []
