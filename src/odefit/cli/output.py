@@ -65,12 +65,13 @@ def fit_and_report(problem: Problem, options: FitOptions) -> None:
             problem, method=options.method, solver=options.solver, start=options.start, starts=options.starts,
             seed=options.seed, workers=options.workers, callback=callback, progress=progress,
         )  # fmt: skip
+    written = None if out is None else write_result(result, out)  # before anything else can go wrong
     if not quiet:
         print(result_json(result) if json else result.summary(), end="" if json else "\n")
         if result.start_values is not None:
             print(f"odefit: {result.start_values.text}", file=sys.stderr)
     if out is not None:
-        lines = [f"wrote {write_result(result, out)}", *(_write_plots(result, out) if options.plots else ())]
+        lines = [f"wrote {written}", *(_write_plots(result, out) if options.plots else ())]
         if not quiet:
             print("\n".join(f"odefit: {line}" for line in lines), file=sys.stderr)
     if not result.converged:
