@@ -20,6 +20,7 @@ from odefit.compile.penalties import penalty_terms
 from odefit.criteria.contract import Rows
 from odefit.errors import ProblemError
 from odefit.native.kernel import kernel
+from odefit.native.norm import unit_of
 from odefit.problem import Problem
 
 Array = npt.NDArray[np.float64]
@@ -119,21 +120,24 @@ class SumOfSquares:
 
         Without absolute standard deviations the common variance is replaced by its own best value.
         """
-        n = roots.size
-        sum_of_squares = float(differences @ differences)
+        n, unit = roots.size, unit_of(differences)
+        scaled = differences / unit
+        sum_of_squares = float(scaled @ scaled)
         constant = float(np.log(roots).sum()) - 0.5 * n * math.log(2.0 * math.pi)
         if absolute:
-            return constant - 0.5 * sum_of_squares
+            return constant - 0.5 * sum_of_squares * unit * unit
         if not 0.0 < sum_of_squares < math.inf:
             return math.nan
-        return constant - 0.5 * n * (1.0 + math.log(sum_of_squares / n))
+        return constant - 0.5 * n * (1.0 + math.log(sum_of_squares / n) + 2.0 * math.log(unit))
 
     def score(self, differences: Array, roots: Array, *, absolute: bool) -> Array:
         """Return the derivatives of the log likelihood by the differences."""
         if absolute:
             return -differences
-        sum_of_squares = float(differences @ differences)
-        return differences * (-roots.size / sum_of_squares if 0.0 < sum_of_squares < math.inf else math.nan)
+        unit = unit_of(differences)
+        scaled = differences / unit
+        sum_of_squares = float(scaled @ scaled)
+        return scaled * (-roots.size / sum_of_squares if 0.0 < sum_of_squares < math.inf else math.nan) / unit
 
     def variance(self, differences: Array, dof: float, *, absolute: bool) -> float:
         """Return the variance of the residuals, 1 where standard deviations were given."""

@@ -242,6 +242,12 @@ class BorderedLinear:
         return self._b
 
     @property
+    def triangles(self) -> Array:
+        """Triangles of the blocks, (B, W, W): own unknowns, padded, then the shared ones."""
+        _ = self.right
+        return self._r
+
+    @property
     def jacobian(self) -> Array:
         """The whole Jacobian, written out."""
         layout = self.layout

@@ -31,8 +31,8 @@ class Residuals(NamedTuple):
         Per measurement: weighted residual, and weighted model value and datum, whose difference it is; (N,).
     root_weight
         Square roots of the weights.
-    jacobian
-        (N, n), or None if there is no linearisation.
+    row
+        Which row of the Jacobian it is.
     experiment, observable, time
         Number of the experiment, number of the observable, time of the measurement.
     first
@@ -43,11 +43,15 @@ class Residuals(NamedTuple):
     model: Array
     data: Array
     root_weight: Array
-    jacobian: Array | None
+    row: Indices
     experiment: Indices
     observable: Indices
     time: Array
     first: Indices
+
+    def in_units_of(self, unit: float) -> Residuals:
+        """Return the same with the residuals divided by `unit`, a power of two: nothing is rounded."""
+        return self._replace(value=self.value / unit)
 
     @property
     def linked(self) -> npt.NDArray[np.bool_]:
@@ -81,7 +85,6 @@ def residual_series(plan: Plan, point: Point) -> Residuals:
     # measurements of an experiment are in the order of time already, and a stable sort keeps it
     order = np.lexsort((observable, experiment))
     order = order[random[order]]
-    jacobian = None if point.linear is None or plan.criterion.joint else point.linear.jacobian[order]
     key = np.stack([experiment[order], observable[order]])
     begins = np.flatnonzero(np.any(np.diff(key, axis=1) != 0, axis=0)) + 1
     value = point.differences[order]
@@ -90,7 +93,7 @@ def residual_series(plan: Plan, point: Point) -> Residuals:
         model=value + weighted[order],
         data=weighted[order],
         root_weight=roots[order],
-        jacobian=jacobian,
+        row=order,
         experiment=experiment[order],
         observable=observable[order],
         time=time[order],

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from odefit.integrate.state_conditions import words_for_state_conditions
 from odefit.statistics.covariance import AT_BOUND, DETERMINED, UNDETERMINED
@@ -72,7 +71,8 @@ def _of_data(result: FitResult) -> Iterator[Notice]:
     yield from _of_tolerance(result)
     if words := words_for_state_conditions(result.plan.compiled):
         yield Notice("model.state-condition", words)
-    idle = [name for name in result.plan.compiled.slot_names if name in result.unfitted]
+    unfitted = result.unfitted
+    idle = [name for name in result.plan.compiled.slot_names if name in unfitted]
     if idle:
         yield Notice("parameter.no-data", f"{', '.join(idle)}: no data tell the value; the start value was used.")
 
@@ -83,7 +83,7 @@ def _of_tolerance(result: FitResult) -> Iterator[Notice]:
     for name in result.problem.observables:
         largest = float(np.max(np.abs(data.value[data.observable == name]), initial=0.0))
         if name in result.problem.model.states and 0.0 < largest * _UNCONTROLLED < atol:
-            digits = 10.0 ** math.floor(math.log10(result.problem.settings.rtol * largest))
+            digits = 10.0 ** math.floor(math.log10(result.problem.settings.rtol) + math.log10(largest))
             text = (
                 f"'{name}' is at most {largest:.2g}, too small for the absolute tolerance {atol:g} of the integration: "
                 f"set atol = {digits:g} or less in [integrator], or choose other units."
@@ -199,10 +199,10 @@ def _of_correlations(result: FitResult) -> Iterator[Notice]:
         yield Notice("parameter.combination", text)
     if result.verdicts.combinations or _confined(result):
         return
-    determined = np.array([word == DETERMINED for word in result.verdicts.words])
-    close = np.abs(np.nan_to_num(result.statistics.correlation)) > _TOGETHER
-    close &= np.outer(determined, determined) & ~np.eye(len(names), dtype=bool)
-    for group in _groups(close):
+    determined = [word == DETERMINED for word in result.verdicts.words]
+    i, j, _ = (part.tolist() for part in result.statistics.correlated_pairs(_TOGETHER))
+    pairs = [(a, b) for a, b in zip(i, j, strict=True) if determined[a] and determined[b]]
+    for group in _groups(pairs):
         which = "both" if len(group) == 2 else "all"
         who = joined([names[i] for i in group])
         text = f"{who} move together{_correlation(result, group)}, though {which} are determined."
@@ -214,22 +214,21 @@ def _confined(result: FitResult) -> bool:
     return bool((result.plan.data.heavy_root >= AS_GOOD_AS_EXACT).any())
 
 
-def _groups(close: npt.NDArray[np.bool_]) -> Iterator[tuple[int, ...]]:
+def _groups(pairs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, ...]]:
     """Yield the groups of parameters that are connected by pairs."""
-    left = set(np.flatnonzero(close.any(axis=0)).tolist())
-    while left:
-        group, fresh = set(), {min(left)}
-        while fresh:
-            group |= fresh
-            fresh = set(np.flatnonzero(close[sorted(fresh)].any(axis=0)).tolist()) - group
-        left -= group
-        yield tuple(sorted(group))
+    group_of: dict[int, set[int]] = {}
+    for i, j in pairs:
+        joint = group_of.get(i, {i}) | group_of.get(j, {j})
+        group_of.update(dict.fromkeys(joint, joint))
+    for i in sorted(group_of):
+        if i == min(group_of[i]):
+            yield tuple(sorted(group_of[i]))
 
 
 def _correlation(result: FitResult, members: tuple[int, ...]) -> str:
     if len(members) != 2 or result.statistics is None:
         return ""
-    value = float(result.statistics.correlation[members[0], members[1]])
+    value = result.statistics.correlation_of(members[0], members[1])
     if not math.isfinite(value):
         return ""
     # never "1.0000" for what is not quite 1

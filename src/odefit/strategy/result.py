@@ -17,6 +17,7 @@ from odefit.solve import Failed, SolverResult, SolverStatus
 from odefit.statistics import (
     Criteria,
     Estimate,
+    ParameterReport,
     ParameterStatistics,
     ResidualTests,
     derived_quantities,
@@ -38,15 +39,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from odefit.study import Multistart
-
-
-class ParameterReport(NamedTuple):
-    """One row of the table of estimates; None where a number does not exist."""
-
-    estimate: float
-    standard_error: float | None
-    interval: tuple[float, float] | None
-    verdict: str
 
 
 class Validation(NamedTuple):
@@ -152,7 +144,8 @@ class FitResult:
     @property
     def sum_of_squares(self) -> float:
         """Weighted sum of squares of the data, without priors."""
-        return self.plan.in_units(float(self._differences @ self._differences))
+        with np.errstate(over="ignore", under="ignore"):
+            return self.plan.in_units(float(self._differences @ self._differences))
 
     @cached_property
     def _differences(self) -> npt.NDArray[np.float64]:
@@ -290,7 +283,8 @@ class FitResult:
             if isinstance(point, Failed):
                 result[name] = Validation(n, math.nan, point.failure)
             else:
-                squares = float(np.square(point.differences[first : first + n]).sum())
+                with np.errstate(over="ignore"):
+                    squares = float(np.square(point.differences[first : first + n]).sum())
                 result[name] = Validation(n, scored.plan.in_units(squares), "")
             first += n
         return result
@@ -332,35 +326,38 @@ class FitResult:
     def parameters(self) -> dict[str, ParameterReport]:
         """Estimate, standard error, 95 % interval and verdict per parameter, in file order."""
         compiled = self.plan.compiled
+        estimated, unfitted = self._estimated, self.unfitted
         place = {name: i for i, name in enumerate(compiled.theta_names)}
         rows = {}
         for name, estimate in self.estimates.items():
             if name in place:
-                rows[name] = self._row(place[name], estimate)
+                rows[name] = estimated[place[name]]._replace(estimate=estimate)
             else:
-                verdict = "no data" if name in self.unfitted else "fixed"
-                rows[name] = ParameterReport(estimate, None, None, verdict)
+                rows[name] = ParameterReport(estimate, None, None, "no data" if name in unfitted else "fixed")
         return rows
 
-    def _row(self, i: int, estimate: float) -> ParameterReport:
-        if self.statistics is None or self.verdicts is None:
-            return ParameterReport(estimate, None, None, "unknown: the model could not be computed")
-        error = float(self.statistics.standard_error[i])
-        verdict = self.verdicts.words[i]
-        if not math.isfinite(error):
-            return ParameterReport(estimate, None, None, verdict)
-        compiled = self.plan.compiled
-        _, slope, _ = compiled.to_natural(self.solution.x)
-        reach = self.statistics.quantile * error
-        ends = []
-        for sign in (-1.0, 1.0):
-            theta = self.solution.x.copy()
-            theta[i] += sign * reach
-            ends.append(float(compiled.to_natural(theta)[0][i]))
-        interval = None
-        if all(map(math.isfinite, ends)):  # the true value lies between the bounds
-            interval = (max(ends[0], float(compiled.lower[i])), min(ends[1], float(compiled.upper[i])))
-        return ParameterReport(estimate, abs(float(slope[i])) * error, interval, verdict)
+    @property
+    def _estimated(self) -> list[ParameterReport]:
+        """What is known of each unknown, but for its estimate."""
+        statistics, compiled, x = self.statistics, self.plan.compiled, self.solution.x
+        if statistics is None or self.verdicts is None:
+            return [ParameterReport(math.nan, None, None, "unknown: the model could not be computed")] * x.size
+        with np.errstate(all="ignore"):
+            slope = compiled.to_natural(x)[1]
+            reach = statistics.quantile * statistics.standard_error
+            known = np.isfinite(statistics.standard_error)
+            low, high = (compiled.to_natural(np.where(known, x + sign * reach, x))[0] for sign in (-1.0, 1.0))
+        rows = []
+        for i, verdict in enumerate(self.verdicts.words):
+            if not known[i]:
+                rows.append(ParameterReport(math.nan, None, None, verdict))
+                continue
+            interval = None
+            if math.isfinite(low[i]) and math.isfinite(high[i]):  # the true value lies between the bounds
+                interval = (max(float(low[i]), float(compiled.lower[i])), min(float(high[i]), float(compiled.upper[i])))
+            error = abs(float(slope[i])) * float(statistics.standard_error[i])
+            rows.append(ParameterReport(math.nan, error, interval, verdict))
+        return rows
 
     @cached_property
     def warnings(self) -> tuple[Notice, ...]:
