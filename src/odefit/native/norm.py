@@ -23,9 +23,8 @@ def norm(values: Array) -> float:
 
 def column_norms(rows: Array) -> Array:
     """Return the norms of the columns."""
-    largest = np.max(np.abs(rows), axis=0, initial=0.0)
-    unit = np.where((largest > 0.0) & np.isfinite(largest), largest, 1.0)
-    return unit * np.linalg.norm(rows / unit, axis=0)
+    units = [unit_of(column) for column in rows.T]
+    return units * np.linalg.norm(rows / units, axis=0)
 
 
 def unit_of(*values: Array | float) -> float:
