@@ -51,7 +51,7 @@ def is_surrounded(
         return False
     sizes, vectors = np.linalg.svd(rows, full_matrices=False)[1:]
     felt = sizes > RANK_TOLERANCE * np.max(sizes, initial=0.0)
-    for size, vector in zip(sizes[felt], vectors[felt], strict=True):
+    for size, vector in zip(sizes[felt].tolist(), vectors[felt], strict=True):
         reach = max(_FAR * point.size / size, _NOT_ROUNDING)
         predicted = 0.5 * (reach * size) * (reach * size - 2.0 * point.size)  # at least
         for far in (reach, -reach):
