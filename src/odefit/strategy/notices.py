@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from odefit.integrate.state_conditions import words_for_state_conditions
+from odefit.problem.noise import DEFAULT, lacking_sigma
 from odefit.statistics.covariance import AT_BOUND, DETERMINED, UNDETERMINED
 from odefit.statistics.quality import chi2_p
 from odefit.statistics.residuals import AS_GOOD_AS_EXACT
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _HOPELESS = 1e-6  # p-value of chi2
 _SUSPICIOUS = 1e-3  # p-values of tests of residuals
 _UNCONTROLLED = 1e-4  # of the largest datum of a state, below which atol has to be
+_PULLED = 0.5  # standard errors by which percentages of measured values may pull the model without a word
 _TOGETHER = 0.999  # correlation of estimates that is worth a word
 
 
@@ -69,6 +71,7 @@ def _of_data(result: FitResult) -> Iterator[Notice]:
         text = "There are as many data as parameters: nothing is left to estimate the noise, and standard errors, from."
         yield Notice("data.few", text)
     yield from _of_tolerance(result)
+    yield from _of_percentages(result)
     if words := words_for_state_conditions(result.plan.compiled):
         yield Notice("model.state-condition", words)
     unfitted = result.unfitted
@@ -89,6 +92,27 @@ def _of_tolerance(result: FitResult) -> Iterator[Notice]:
                 f"set atol = {digits:g} or less in [integrator], or choose other units."
             )
             yield Notice("integrator.atol", text)
+
+
+def _of_percentages(result: FitResult) -> Iterator[Notice]:
+    """Yield percentages of the measured value that pull the model down by a good part of a standard error.
+
+    Where sigma is the fraction s of the measured value, the model is pulled down by the fraction 2 s^2
+    (`python -m benchmarks.percent`), and n such values determine its size to s/sqrt(n).
+    """
+    problem, data = result.problem, result.problem.measurements
+    rows = lacking_sigma(data) & (data.weight != 0.0)
+    for name in problem.observables:
+        entry = problem.noise.get(name, problem.noise.get(DEFAULT))
+        fraction = None if entry is None else entry.fraction
+        n = int(np.sum(rows & (data.observable == name)))
+        if fraction is not None and 2.0 * fraction * math.sqrt(n) > _PULLED:
+            text = (
+                f"The standard deviation of '{name}' is {100 * fraction:g} % of the measured value. Values that came "
+                f"out low then count more, which pulls the model down by about {200 * fraction**2:.2g} %; fit their "
+                f"logarithms with sigma = {fraction:g} instead, or give sigma as a number."
+            )
+            yield Notice("noise.percent", text)
 
 
 def _of_residuals(result: FitResult, uncertainty: Uncertainty) -> Iterator[Notice]:
