@@ -14,7 +14,10 @@ def warnings_of(sigma, n=12):
     return {notice.code: notice.text for notice in of.fit(problem).warnings}
 
 
-@pytest.mark.parametrize(("sigma", "n", "expected"), [("12 %", 12, True), ("12 %", 3, False), ("2 %", 12, False), ("2 %", 200, True), (0.05, 200, False)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("sigma", "n", "expected"),
+    [("12 %", 12, True), ("12 %", 3, False), ("2 %", 12, False), ("2 %", 200, True), (0.05, 200, False)],
+)
 def test_a_pull_of_consequence_is_named(sigma, n, expected):
     assert ("noise.percent" in warnings_of(sigma, n)) is expected
 
