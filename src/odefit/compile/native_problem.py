@@ -20,6 +20,7 @@ from odefit.compile.conditions import (
     pattern_of,
     variant_of,
 )
+from odefit.compile.edges import states_at_edges
 from odefit.compile.functions import FunctionLibrary, NativeFunction
 from odefit.compile.penalties import penalty_function
 from odefit.errors import UnsupportedError
@@ -63,13 +64,15 @@ class CompiledModel:
 class NativeVariant:
     """The code of one right-hand side, its observables and, where they are expressions, their standard deviations.
 
-    What else is compiled of it on demand is `kept` here.
+    `relative` are the states that must keep their relative accuracy (see `odefit.compile.edges`).  What else is
+    compiled of it on demand is `kept` here.
     """
 
     model: CompiledModel
     observe: NativeFunction
     sigma: NativeFunction | None
     symbolic: Variant
+    relative: npt.NDArray[np.bool_]
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
 
@@ -130,4 +133,5 @@ def _build_variant(problem: Problem, variant: Variant) -> NativeVariant:
     library = FunctionLibrary(title, list(functions.values()))
     sigma = library["sigma"] if "sigma" in functions else None
     model = CompiledModel(problem.model.states, names, library["rhs"])
-    return NativeVariant(model, library["observe"], sigma, variant)
+    relative = states_at_edges(functions["observe"].value, library["rhs"], n)
+    return NativeVariant(model, library["observe"], sigma, variant, relative)

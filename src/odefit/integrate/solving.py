@@ -8,8 +8,9 @@ import numpy as np
 
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
-from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Trajectory
+from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Tolerance, Trajectory
 from odefit.integrate.selection import Selection
+from odefit.integrate.sizes import AUTO, aims_of
 from odefit.integrate.task import KEEPING, METHOD, SINK, Kept, Task, keep_states
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_address, kernel_call
@@ -42,9 +43,9 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, kept):
     addresses
         Of the method, the sink, and the four functions of the model.
     numbers
-        rtol, atol, max_steps, choices, order, and whether the grid is replayed.
+        rtol, max_step, max_steps, choices, order, and whether the grid is replayed.
     run, grid
-        See `Run`; steps, orders and counts.
+        See `Run`; aims, absolute tolerances, steps, orders and counts.
     elimination
         Words of the record.
     kept
@@ -53,17 +54,17 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, kept):
     Returns what a method returns.
     """
     method, sink, value, directions, jacobian, second = addresses
-    rtol, atol, max_steps, choices, order, replay = numbers
+    rtol, max_step, max_steps, choices, order, replay = numbers
     t0, y0, p, u, times, ends, dy0, dp, d2y0, d2p = run
-    steps, orders, counts = grid
+    aims, atol, steps, orders, counts = grid
     table = np.empty((1, _WIDTH), np.int64)
     q = dy0.shape[1]
     _write_task(
         table, 0,
         (
-            value, directions, jacobian, second, y0.size, p.size, q, q, t0, rtol, atol, max_steps, choices, p, u, y0,
-            dy0.reshape(dy0.size), dp.reshape(dp.size), d2y0.reshape(d2y0.size), d2p.reshape(d2p.size), times, ends,
-            steps, orders, counts, stop, sink, method,
+            value, directions, jacobian, second, y0.size, p.size, q, q, t0, rtol, max_step, max_steps, choices, p, u,
+            y0, dy0.reshape(dy0.size), dp.reshape(dp.size), d2y0.reshape(d2y0.size), d2p.reshape(d2p.size), times, ends,
+            aims, atol, steps, orders, counts, stop, sink, method,
         ),
     )  # fmt: skip
     table[0, _ELIMINATION] = elimination
@@ -79,8 +80,9 @@ def solve_run(
     run: Run,
     grid: StepGrid | None,
     rtol: float,
-    atol: float,
+    atol: Tolerance,
     order: int,
+    max_step: float,
     max_steps: int,
     stop: StopFlag | None,
 ) -> Trajectory:
@@ -93,13 +95,17 @@ def solve_run(
         np.empty((m, n, run.dy0.shape[1] if order >= 1 else 0)),
         np.empty((m, n, run.d2y0.shape[1] if order == 2 else 0)),
     )
+    aims = aims_of(atol, model.states)
     selection = Selection(choice, model, rtol, max_steps)
     if grid is None:
         selection.choose()
+        absolute = np.empty(n)
         told = (_NO_STEPS, _NO_ORDERS, np.zeros(_COUNTERS + run.ends.size, np.int64))
     else:
         selection.replay(grid)
         selection.method.check(grid, run.ends.size)
+        kept_sizes = grid.atol if grid.atol.size == n else np.abs(aims)
+        absolute = np.where(aims > 0.0, aims, kept_sizes)
         told = (grid.steps, grid.orders, grid.counts.copy())
     while True:
         method = selection.method
@@ -111,8 +117,8 @@ def solve_run(
         elimination = packed(selection.elimination) if method.implicit else _NO_ELIMINATION
         status, t_end, cause, ratio, reached, n_steps, steps, orders = solve_one(
             (method.address, _keeper(), rhs.value, rhs.directions, rhs.jacobian, rhs.second if order == 2 else 0),
-            (rtol, atol, selection.max_steps, selection.choices, order, grid is not None),
-            (*run,), told, _NEVER if stop is None else stop.array, elimination, kept,
+            (rtol, max_step, selection.max_steps, selection.choices, order, grid is not None),
+            (*run,), (aims, absolute, *told), _NEVER if stop is None else stop.array, elimination, kept,
         )  # fmt: skip
         if not selection.answer(status):
             break
@@ -122,7 +128,7 @@ def solve_run(
     counts = told[2]
     if grid is None:
         taken_orders = orders[:n_steps] if method.variable_order else _NO_ORDERS
-        grid = StepGrid(method.name, steps[:n_steps], counts, taken_orders, selection.algebra)
+        grid = StepGrid(method.name, steps[:n_steps], counts, taken_orders, selection.algebra, absolute)
     elif grid.algebra is not selection.algebra:
         grid = grid._replace(algebra=selection.algebra)
     return Trajectory(_STATUS[status], t_end, cause, *kept, grid, ratio, method.derivatives, counts)
@@ -138,10 +144,11 @@ class Solves:
         *,
         grid: StepGrid | None = None,
         rtol: float,
-        atol: float,
+        atol: Tolerance = AUTO,
         order: int = 0,
+        max_step: float = np.inf,
         max_steps: int = 100_000,
         stop: StopFlag | None = None,
     ) -> Trajectory:
         """See `Integrator.solve`."""
-        return solve_run(self, model, run, grid, rtol, atol, order, max_steps, stop)
+        return solve_run(self, model, run, grid, rtol, atol, order, max_step, max_steps, stop)

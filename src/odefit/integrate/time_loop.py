@@ -16,13 +16,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from odefit.integrate.contract import Counters, Status
-from odefit.integrate.stepping import longer
-from odefit.integrate.task import call_sink, elimination_at, task_at
+from odefit.integrate.sizes import (
+    MOST_PILOTS,
+    PILOT_RTOL,
+    PILOT_STEPS,
+    any_automatic,
+    any_without_size,
+    begin_pilot,
+    note_accepted,
+    note_rejected,
+    pilot_misled,
+    set_tolerances,
+)
+from odefit.integrate.stepping import JACOBIAN, RHS, longer
+from odefit.integrate.task import KEEPING, Task, call_sink, elimination_at, task_at
 from odefit.native.kernel import kernel, named
 from odefit.native.pool import keep_alive
 
 _OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _, _NOT_SOLVED = map(int, tuple(Status)[:8])
 _COUNTERS = len(Counters._fields)
+_write_limits = KEEPING.writer(Task, "rtol", "max_steps")
 _SMALLEST_STEP = 1e-290
 _TINY = 4.0 * float(np.finfo(float).eps)
 
@@ -67,16 +80,19 @@ class Method(NamedTuple):
 
 
 @kernel(inline=True)
-def _step_length(t, h, t_end, stride, attempts, max_steps, was_nonfinite):
+def _step_length(t, h, t_end, stride, attempts, task, was_nonfinite):
     """Return status, the step size, and whether the step is the last one of its piece."""
+    h = min(h, task.max_step)
     if t + stride * 1.01 * h >= t_end:
         h = (t_end - t) / stride  # may be as short as rounding: data that close to the start are no failure
-        last = True
+        last = h <= task.max_step
+        if not last:
+            h *= 0.5
     else:
         last = False
         if h <= _TINY * abs(t) or h < _SMALLEST_STEP:
             return (_NONFINITE if was_nonfinite else _UNDERFLOW), h, last
-    return (_TOO_MANY if attempts + stride > max_steps else _OK), h, last
+    return (_TOO_MANY if attempts + stride > task.max_steps else _OK), h, last
 
 
 def _output(interpolate: Any) -> Any:
@@ -94,15 +110,66 @@ def _output(interpolate: Any) -> Any:
     return write_outputs
 
 
+def _watch(interpolate: Any) -> tuple[Any, Any]:
+    """Return the kernels that learn the sizes of states from an attempt, rejected or accepted (by a pilot)."""
+
+    @kernel(inline=True)
+    def watch_rejected(task, room, t, h, t_new, outcome, pilot):
+        if outcome == SOLVED and any_without_size(task.aims, task.atol):
+            interpolate(task, room, t, h, t_new, t_new)
+            note_rejected(task.aims, room.y_out, task.atol, pilot)
+
+    @kernel(inline=True)
+    def watch_accepted(task, room, t, h, t_new, sizes):
+        if sizes.size > 0:
+            interpolate(task, room, t, h, t_new, t_new)
+            note_accepted(task.aims, room.y_out, sizes, task.atol)
+
+    return watch_rejected, watch_accepted
+
+
 def time_loop(name: str, method: Method) -> Any:
-    """Return the kernel `name` that integrates by `method`."""
-    stride, make_room, begin, attempt, differentiate, retry, interpolate, advance = method
-    write_outputs = _output(interpolate)
+    """Return the kernel `name` that integrates by `method`, see `METHOD`."""
+    integrate = _loop(method)
 
     @kernel
     @named(name)
     def solve(table, i, order, replay, taken, orders, n_taken):
-        """Integrate task `i` of a table through all its pieces; see `METHOD`."""
+        """Integrate task `i` of a table: to choose steps, a pilot finds out the tolerances first."""
+        task = task_at(table, i)
+        pilots = 0 if replay or not any_automatic(task.aims) else MOST_PILOTS
+        sizes = np.zeros(task.n if pilots > 0 else 0)
+        n_rhs = n_jacobian = 0
+        while True:
+            if pilots > 0:
+                begin_pilot(task.aims, task.y0, sizes, task.atol)
+                _write_limits(table, i, (PILOT_RTOL, min(task.max_steps, PILOT_STEPS)))
+            elif not replay:
+                set_tolerances(task.aims, sizes, task.atol)
+            result = integrate(
+                table, i, 0 if pilots > 0 else order, replay, sizes if pilots > 0 else sizes[:0], taken, orders, n_taken
+            )  # one call, since the loop over the steps is compiled wherever it is called
+            if pilots == 0:
+                break
+            n_rhs, n_jacobian = n_rhs + task.counts[RHS], n_jacobian + task.counts[JACOBIAN]
+            pilots = pilots - 1 if pilot_misled(task.aims, sizes, task.atol) else 0
+            _write_limits(table, i, (task.rtol, task.max_steps))
+        task.counts[RHS] += n_rhs
+        task.counts[JACOBIAN] += n_jacobian
+        return result
+
+    return solve
+
+
+def _loop(method: Method) -> Any:
+    """Return the loop over the steps of `method`; with an array of `sizes` it is a pilot, without output."""
+    stride, make_room, begin, attempt, differentiate, retry, interpolate, advance = method
+    write_outputs = _output(interpolate)
+    watch_rejected, watch_accepted = _watch(interpolate)
+
+    @kernel(inline=True, allocating=True)
+    def integrate(table, i, order, replay, sizes, taken, orders, n_taken):
+        """Integrate task `i` of a table through all its pieces."""
         task, elimination = task_at(table, i), elimination_at(table, i)
         counts, ends = task.counts, task.ends
         for j in range(_COUNTERS if replay else counts.size):
@@ -111,7 +178,8 @@ def time_loop(name: str, method: Method) -> Any:
         differentiates = order >= 1 and task.n_directions > 0
         status, cause, ratio_most = _OK, -1, 0.0
         t, h, rejected, attempts, step = task.start, 0.0, 0, 0, 0
-        next_time = 0
+        pilot = sizes.size > 0
+        next_time = task.times.size if pilot else 0
         while next_time < task.times.size and (task.times[next_time] <= t or task.n == 0):
             call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
             next_time += 1
@@ -127,7 +195,7 @@ def time_loop(name: str, method: Method) -> Any:
                 if replay:
                     h, last = task.steps[step], step + stride == behind
                 else:
-                    status, h, last = _step_length(t, h, t_end, stride, attempts, task.max_steps, was_nonfinite)
+                    status, h, last = _step_length(t, h, t_end, stride, attempts, task, was_nonfinite)
                 if task.stop[0] != 0:
                     status = _STOPPED
                 if status != _OK:
@@ -155,14 +223,16 @@ def time_loop(name: str, method: Method) -> Any:
                     rejected += stride
                     cause = worst
                     was_nonfinite = outcome == NOT_FINITE or (outcome == SOLVED and not math.isfinite(ratio))
+                    watch_rejected(task, room, t, h, t_new, outcome, pilot)
                     h *= retry(task, room, ratio, outcome)
                     continue
                 if ratio > ratio_most:
                     ratio_most, cause = ratio, worst
                 next_time = write_outputs(table, i, task, room, t, h, t_new, next_time)
+                watch_accepted(task, room, t, h, t_new, sizes)
                 status, factor, mark = advance(task, room, t, h, t_new, ratio, replay)
                 step += stride
-                if not replay:
+                if not (replay or pilot):
                     if n_taken + stride > taken.size:
                         taken, orders = longer(taken), longer(orders)
                     for _ in range(stride):
@@ -179,4 +249,4 @@ def time_loop(name: str, method: Method) -> Any:
         counts[0], counts[1] = attempts - rejected, rejected
         return status, t, cause, ratio_most, next_time, n_taken, taken, orders
 
-    return solve
+    return integrate

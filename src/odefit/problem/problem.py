@@ -38,8 +38,9 @@ class Settings:
 
     Attributes
     ----------
-    integrator, rtol, atol, max_steps
-        Integration method, relative and absolute local error tolerance, steps per experiment.
+    integrator, rtol, atol, max_step, max_steps
+        Integration method, relative and absolute local error tolerance, longest step, steps per experiment.  `atol` is
+        "auto" (it follows the size of each state), a number for all states, or numbers by state; the others are "auto".
     method, solver, criterion
         Strategy of the fit, the composition that minimises, and what is minimised.
     freeze
@@ -58,7 +59,8 @@ class Settings:
 
     integrator: str = "auto"
     rtol: float = 1e-7
-    atol: float = 1e-9
+    atol: float | str | Mapping[str, float] = "auto"
+    max_step: float = math.inf
     max_steps: int = 100_000
     method: str = "single"
     solver: str = "trust"
@@ -75,7 +77,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizons", tuple(float(time) for time in self.horizons))
-        for name in ("rtol", "atol", "tol", "confidence"):
+        self._check_tolerances()
+        for name in ("rtol", "tol", "confidence"):
             value = getattr(self, name)
             if not 0 < value < 1:
                 raise ProblemError(f"'{name}' is {value:g}; it must lie between 0 and 1.")
@@ -91,6 +94,17 @@ class Settings:
         pairs = zip(self.horizons, self.horizons[1:], strict=False)
         if not all(map(math.isfinite, self.horizons)) or any(a >= b for a, b in pairs):
             raise ProblemError(f"'horizons' is {list(self.horizons)}; it must be a list of increasing times.")
+
+    def _check_tolerances(self) -> None:
+        if isinstance(self.atol, Mapping):
+            object.__setattr__(self, "atol", FrozenMapping(self.atol))
+        given = self.atol if isinstance(self.atol, Mapping) else {"": self.atol}
+        for state, value in given.items():
+            if value != "auto" and (isinstance(value, str) or not 0 < value < math.inf):
+                of_state = f" of '{state}'" if state else ""
+                raise ProblemError(f"'atol'{of_state} is {value}; it must be \"auto\" or a number above 0.")
+        if not self.max_step > 0:
+            raise ProblemError(f"'max_step' is {self.max_step:g}; it must be above 0.")
 
 
 @dataclass(frozen=True, eq=False)

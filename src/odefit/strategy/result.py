@@ -25,6 +25,7 @@ from odefit.statistics import (
 from odefit.statistics.quality import information_criteria, r_squared
 from odefit.statistics.verdicts import Unknowns, Verdicts, verdicts
 from odefit.strategy.attempt import Attempt
+from odefit.strategy.derivatives import DerivativeCheck, checked_derivatives
 from odefit.strategy.notices import Notice, notices
 from odefit.strategy.result_content import content_of, finite_or_none
 from odefit.strategy.start_values import StartValues
@@ -166,8 +167,19 @@ class FitResult:
         """Standard errors for errors of several kinds, tests of the residuals; None if there is no linearisation."""
         if self.solution.linear is None:
             return None
-        resolution = self.problem.settings.rtol * self.plan.data.norm
-        return Uncertainty(self.plan, self.solution, resolution)
+        return Uncertainty(self.plan, self.derivatives.solution, self._resolution)
+
+    @property
+    def _resolution(self) -> float:
+        """Norm of the residuals that the integration cannot resolve."""
+        return self.problem.settings.rtol * self.plan.data.norm
+
+    @cached_property
+    def derivatives(self) -> DerivativeCheck:
+        """Whether the derivatives that standard errors are made of hold at tighter tolerances; else better ones."""
+        if self.solution.linear is None:
+            return DerivativeCheck(self.solution, self.problem.settings.rtol)
+        return checked_derivatives(self.problem, Uncertainty(self.plan, self.solution, self._resolution))
 
     @cached_property
     def statistics(self) -> ParameterStatistics | None:

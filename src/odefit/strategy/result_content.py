@@ -52,6 +52,7 @@ def content_of(result: FitResult) -> dict[str, Any]:
         "bic": finite_or_none(result.criteria.bic),
         "r2": finite_or_none(result.r2),
         "errors": None if result.uncertainty is None else result.uncertainty.kind,
+        "derivatives": {"rtol": result.derivatives.rtol, "settled": result.derivatives.settled},
         "correlation": _correlation(result),
         "tests": None if result.tests is None else {k: finite_or_none(v) for k, v in result.tests._asdict().items()},
         "method": result.method,
