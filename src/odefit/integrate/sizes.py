@@ -1,20 +1,20 @@
 """Absolute tolerances that follow the size of each state.
 
 The error of state i in a step is held below ``atol_i + rtol |y_i|``.  One number atol for all states would depend on
-their units.  Unless it is given, ``atol_i`` is a fraction of the *size* M_i of the state, the largest ``|y_i|`` along
-the solution: 1e-9, and 1e-30 where a logarithm or a root of the state is observed, whose error then stays relative
-however small the state becomes.
+their units.  Unless it is given, ``atol_i`` is a fraction of the *size* of the state where it begins: 1e-9, and 1e-30
+where a logarithm or a root of the state is observed, whose error then stays relative however small the state becomes.
 
-M_i is not known beforehand, and where ``y_i(0) = 0`` not even its order of magnitude is.  To hold the error relative to
-what the state has reached so far does not do: what grows like t^m from zero has, in a method of an order below m, an
-error as large as itself however short the step.  So a *pilot* goes ahead: the same method, without sensitivities and
-output, at rtol 1e-3 and with tolerances that grow along with the states.  For a state that leaves zero, what the
-rejected attempts reached counts as its size, so that steps cannot shrink to nothing.  Such an attempt may have reached
-far too much; then the pilot is repeated with the sizes that the accepted steps show.
+The size is ``|y_i(0)|``, not the largest value along the solution: of what grows by many decades, an error that is
+small beside its end may be large beside its beginning, and grows along with it.
 
-A pilot that fails, or takes too many steps, has seen a part of the solution; sizes too small are safe, since
-tolerances are then too strict.  A state whose size is zero has not moved; should it do so in the real run after all,
-attempts count there, too.
+Where ``y_i(0) = 0``, the size is what the state has after its first step.  To hold the error of that very step
+relative to it does not do: what grows like t^m from zero has, in a method of an order below m, an error as large as
+itself however short the step.  So a *pilot* goes ahead: the same method at rtol 1e-3, without sensitivities and output,
+until all states have left zero.  In it, what the first rejected attempt reached counts as the size of a state
+that has not left zero, so that steps cannot shrink to nothing; but not of a state whose slope is not zero, which
+needs no such help, and may reach anything in a step that is too long for it.
+
+A state that has not left zero when the pilot ends may do so in the real run; there, too, a rejected attempt counts.
 
 Everything is a product of states with numbers that have no unit: in other units (factors that are powers of two) the
 same steps result, to the last bit.  Tolerances are kept with the grid: a replay measures its error by the same ones.
@@ -36,8 +36,7 @@ Array = npt.NDArray[np.float64]
 AUTO = "auto"
 FRACTION, FRACTION_OF_LOGARITHM = 1e-9, 1e-30
 """Of the size of a state, that is its absolute tolerance; where its logarithm or a root of it is observed."""
-PILOT_RTOL, PILOT_STEPS, MOST_PILOTS = 1e-3, 1000, 4
-_FAR_TOO_MUCH = 10.0  # times its size, that attempts made of a state
+PILOT_RTOL, PILOT_STEPS = 1e-3, 200
 
 
 def aims_of(
@@ -77,36 +76,41 @@ def weighted_tolerance(atol: float | str | Mapping[str, float], norm: float, roo
 
 
 @kernel(inline=True)
-def any_automatic(aims):
-    """Tell whether a tolerance follows the size of its state."""
+def needs_pilot(aims, y0):
+    """Tell whether a state whose size is wanted begins at zero."""
     for i in range(aims.size):
-        if aims[i] < 0.0:
+        if aims[i] < 0.0 and y0[i] == 0.0:
             return True
     return False
 
 
 @kernel(inline=True)
-def set_tolerances(aims, sizes, atol):
-    """Set the tolerances of states of these sizes."""
+def set_tolerances(aims, y0, sizes, atol):
+    """Set the tolerances; `sizes` are those of states that begin at zero, if a pilot has found them."""
     for i in range(atol.size):
-        atol[i] = aims[i] if aims[i] > 0.0 else max(-aims[i] * sizes[i], NO_SIZE)
+        size = abs(y0[i])
+        if size == 0.0 and sizes.size > 0:
+            size = sizes[i]
+        atol[i] = aims[i] if aims[i] > 0.0 else max(-aims[i] * size, NO_SIZE)
 
 
 @kernel(inline=True)
-def begin_pilot(aims, y0, sizes, atol):
-    """Set the tolerances that a pilot begins with: those of the sizes known so far."""
+def begin_pilot(aims, y0, slopes, sizes, atol):
+    """Set the tolerances that a pilot begins with; sizes that are not wanted are 1."""
     for i in range(atol.size):
-        atol[i] = aims[i] if aims[i] > 0.0 else max(PILOT_RTOL * max(sizes[i], abs(y0[i])), NO_SIZE)
-        sizes[i] = abs(y0[i])
+        unknown = NO_SIZE if slopes[i] == 0.0 else 2.0 * NO_SIZE
+        atol[i] = aims[i] if aims[i] > 0.0 else max(PILOT_RTOL * abs(y0[i]), unknown)
+        sizes[i] = abs(y0[i]) if aims[i] < 0.0 else 1.0
 
 
 @kernel(inline=True)
 def note_accepted(aims, y, sizes, atol):
-    """Let sizes and tolerances of a pilot grow to those of a new point."""
+    """Note the sizes of states that have left zero; let the tolerances of a pilot grow to those of a new point."""
     for i in range(atol.size):
-        sizes[i] = max(sizes[i], abs(y[0, i]))
+        if sizes[i] == 0.0:
+            sizes[i] = abs(y[0, i])
         if aims[i] < 0.0:
-            atol[i] = max(atol[i], PILOT_RTOL * sizes[i])
+            atol[i] = max(atol[i], PILOT_RTOL * abs(y[0, i]))
 
 
 @kernel(inline=True)
@@ -127,9 +131,9 @@ def any_without_size(aims, atol):
 
 
 @kernel(inline=True)
-def pilot_misled(aims, sizes, atol):
-    """Tell whether a tolerance of a pilot was far above that of the size that its state has."""
-    for i in range(atol.size):
-        if aims[i] < 0.0 and sizes[i] > 0.0 and atol[i] > _FAR_TOO_MUCH * PILOT_RTOL * sizes[i]:
-            return True
-    return False
+def is_complete(sizes):
+    """Tell whether a pilot has found all sizes; the real run looks for none."""
+    for i in range(sizes.size):
+        if sizes[i] == 0.0:
+            return False
+    return sizes.size > 0

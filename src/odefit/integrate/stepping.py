@@ -40,7 +40,7 @@ def scaled_norm(values, row, y, n, rtol, atol):
     total = 0.0
     for i in range(n):
         weight = atol[i] + rtol * abs(y[0, i])
-        if weight > NO_SIZE:
+        if weight > 2.0 * NO_SIZE:
             part = values[row, i] / weight
             total += part * part
     return math.sqrt(total / n)

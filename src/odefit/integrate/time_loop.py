@@ -17,19 +17,19 @@ import numpy as np
 
 from odefit.integrate.contract import Counters, Status
 from odefit.integrate.sizes import (
-    MOST_PILOTS,
     PILOT_RTOL,
     PILOT_STEPS,
-    any_automatic,
     any_without_size,
     begin_pilot,
+    is_complete,
+    needs_pilot,
     note_accepted,
     note_rejected,
-    pilot_misled,
     set_tolerances,
 )
 from odefit.integrate.stepping import JACOBIAN, RHS, longer
 from odefit.integrate.task import KEEPING, Task, call_sink, elimination_at, task_at
+from odefit.native.calls import call_model
 from odefit.native.kernel import kernel, named
 from odefit.native.pool import keep_alive
 
@@ -137,23 +137,25 @@ def time_loop(name: str, method: Method) -> Any:
     def solve(table, i, order, replay, taken, orders, n_taken):
         """Integrate task `i` of a table: to choose steps, a pilot finds out the tolerances first."""
         task = task_at(table, i)
-        pilots = 0 if replay or not any_automatic(task.aims) else MOST_PILOTS
-        sizes = np.zeros(task.n if pilots > 0 else 0)
+        pilot = not replay and needs_pilot(task.aims, task.y0)
+        sizes, slopes = np.zeros(task.n if pilot else 0), np.zeros(task.n if pilot else 0)
         n_rhs = n_jacobian = 0
+        if pilot:
+            call_model(task.value, task.start, task.y0, 0, task.p, task.u, slopes, 0)
+            begin_pilot(task.aims, task.y0, slopes, sizes, task.atol)
+            _write_limits(table, i, (PILOT_RTOL, min(task.max_steps, PILOT_STEPS)))
+        elif not replay:
+            set_tolerances(task.aims, task.y0, sizes, task.atol)
         while True:
-            if pilots > 0:
-                begin_pilot(task.aims, task.y0, sizes, task.atol)
-                _write_limits(table, i, (PILOT_RTOL, min(task.max_steps, PILOT_STEPS)))
-            elif not replay:
-                set_tolerances(task.aims, sizes, task.atol)
             result = integrate(
-                table, i, 0 if pilots > 0 else order, replay, sizes if pilots > 0 else sizes[:0], taken, orders, n_taken
+                table, i, 0 if pilot else order, replay, sizes if pilot else sizes[:0], taken, orders, n_taken
             )  # one call, since the loop over the steps is compiled wherever it is called
-            if pilots == 0:
+            if not pilot:
                 break
-            n_rhs, n_jacobian = n_rhs + task.counts[RHS], n_jacobian + task.counts[JACOBIAN]
-            pilots = pilots - 1 if pilot_misled(task.aims, sizes, task.atol) else 0
+            pilot = False
+            n_rhs, n_jacobian = task.counts[RHS] + 1, task.counts[JACOBIAN]
             _write_limits(table, i, (task.rtol, task.max_steps))
+            set_tolerances(task.aims, task.y0, sizes, task.atol)
         task.counts[RHS] += n_rhs
         task.counts[JACOBIAN] += n_jacobian
         return result
@@ -191,7 +193,7 @@ def _loop(method: Method) -> Any:
             status, cause, h = begin(task, elimination, room, t, t_end, replay)
             if status == _NONFINITE_START and piece > 0:
                 status = _NONFINITE
-            while status == _OK and (step < behind if replay else t < t_end):
+            while status == _OK and (step < behind if replay else t < t_end and not is_complete(sizes)):
                 if replay:
                     h, last = task.steps[step], step + stride == behind
                 else:

@@ -40,7 +40,8 @@ class Settings:
     ----------
     integrator, rtol, atol, max_step, max_steps
         Integration method, relative and absolute local error tolerance, longest step, steps per experiment.  `atol` is
-        "auto" (it follows the size of each state), a number for all states, or numbers by state; the others are "auto".
+        a number for all states, "auto" (it follows the size of each state), or numbers by state, the others "auto".
+        None: 1e-9, and as "auto" for states that must keep their relative accuracy (see `odefit.compile.edges`).
     method, solver, criterion
         Strategy of the fit, the composition that minimises, and what is minimised.
     freeze
@@ -59,7 +60,7 @@ class Settings:
 
     integrator: str = "auto"
     rtol: float = 1e-7
-    atol: float | str | Mapping[str, float] = "auto"
+    atol: float | str | Mapping[str, float] | None = None
     max_step: float = math.inf
     max_steps: int = 100_000
     method: str = "single"
@@ -98,7 +99,7 @@ class Settings:
     def _check_tolerances(self) -> None:
         if isinstance(self.atol, Mapping):
             object.__setattr__(self, "atol", FrozenMapping(self.atol))
-        given = self.atol if isinstance(self.atol, Mapping) else {"": self.atol}
+        given = self.atol if isinstance(self.atol, Mapping) else {"": "auto" if self.atol is None else self.atol}
         for state, value in given.items():
             if value != "auto" and (isinstance(value, str) or not 0 < value < math.inf):
                 of_state = f" of '{state}'" if state else ""

@@ -100,10 +100,10 @@ def _point_at(problem: Problem, x: Array, rtol: float) -> Point | Failed:
 
 
 def _scaled(atol: Any, factor: float) -> Any:
-    """Return absolute tolerances that are tightened as the relative one is; "auto" ones are by themselves."""
+    """Return absolute tolerances that are tightened as the relative one is; those not given are by themselves."""
     if isinstance(atol, Mapping):
         return {name: _scaled(value, factor) for name, value in atol.items()}
-    return atol if isinstance(atol, str) else atol * factor
+    return atol if atol is None or isinstance(atol, str) else atol * factor
 
 
 def _with_linearisation(uncertainty: Uncertainty, point: Point) -> Uncertainty:

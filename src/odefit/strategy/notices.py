@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from odefit.integrate.experiment import DEFAULT_ATOL
 from odefit.integrate.sizes import AUTO
 from odefit.statistics.covariance import AT_BOUND, DETERMINED, UNDETERMINED
 from odefit.statistics.quality import chi2_p
@@ -98,8 +99,9 @@ def _of_data(result: FitResult) -> Iterator[Notice]:
 
 
 def _of_tolerance(result: FitResult) -> Iterator[Notice]:
-    """Yield measured states that are so small that a number given for `atol` leaves their integration uncontrolled."""
+    """Yield measured states that are so small that `atol` leaves their integration uncontrolled."""
     data, given = result.problem.measurements, result.problem.settings.atol
+    given = DEFAULT_ATOL if given is None else given
     for name in result.problem.observables:
         atol = given.get(name, AUTO) if isinstance(given, Mapping) else given
         if isinstance(atol, str):

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.errors import FitError, ProblemError, suggestion
+from odefit.integrate.experiment import DEFAULT_ATOL
 from odefit.integrate.sizes import weighted_tolerance
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
@@ -97,7 +98,11 @@ class Search:
                 tol=max(tol, settings.tol),
                 tol_abs=0.1 * settings.rtol * objective.plan.data.norm,
                 tol_exact=0.1 * settings.rtol * objective.plan.data.exact_norm
-                + weighted_tolerance(settings.atol, objective.plan.data.norm, objective.plan.data.exact_root),
+                + weighted_tolerance(
+                    DEFAULT_ATOL if settings.atol is None else settings.atol,
+                    objective.plan.data.norm,
+                    objective.plan.data.exact_root,
+                ),
                 max_iterations=settings.max_iterations,
             ),
             freeze=self.freeze,
