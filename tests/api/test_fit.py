@@ -57,7 +57,7 @@ FAILURES = {
         T,
         T,
         "failed",
-        "an observable has no finite value at t = 2",
+        "the observable 'x' has no finite value at t = 2",
     ),
     "data at the start alone": (
         DECAY,

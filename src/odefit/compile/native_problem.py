@@ -21,6 +21,7 @@ from odefit.compile.conditions import (
     split_of,
     variant_of,
 )
+from odefit.compile.edges import states_at_edges
 from odefit.compile.functions import FunctionLibrary, NativeFunction
 from odefit.compile.penalties import penalty_function
 from odefit.compile.switches import Split
@@ -93,13 +94,15 @@ class CompiledModel:
 class NativeVariant:
     """The code of one right-hand side, its observables and, where they are expressions, their standard deviations.
 
-    What else is compiled of it on demand is `kept` here.
+    `relative` are the states that must keep their relative accuracy (see `odefit.compile.edges`).  What else is
+    compiled of it on demand is `kept` here.
     """
 
     model: CompiledModel
     observe: NativeFunction
     sigma: NativeFunction | None
     symbolic: Variant
+    relative: npt.NDArray[np.bool_]
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
 
@@ -165,7 +168,8 @@ def _build_variant(problem: Problem, variant: Variant) -> NativeVariant:
         switches = _switches(library["switches"], split, moving=variant.moving)
     on_states = () if split is None else split.on_states
     model = CompiledModel(problem.model.states, names, library["rhs"], switches, on_states)
-    return NativeVariant(model, library["observe"], sigma, variant)
+    relative = states_at_edges(functions["observe"].value, library["rhs"], n)
+    return NativeVariant(model, library["observe"], sigma, variant, relative)
 
 
 def _switches(function: NativeFunction, split: Split, *, moving: bool) -> Switches:

@@ -60,9 +60,9 @@ def power_of(order, power):
 def _largest_ratio(task, room, scale, order):
     """Return the largest error over tolerance at an order, of the states and, if they take part, the sensitivities."""
     y, s, power = room.y, room.s, power_of(order, (task.choices & POWER) != 0)
-    ratio, _ = ratio_of_error(y, room.slot, room.w, y.shape[1], scale, task.rtol, task.atol, power)
+    ratio, _ = ratio_of_error(y, room.slot, room.w, y.shape[1], scale, task.rtol, task.atol, 1, power)
     if (task.choices & TEST) != 0:
-        other, _ = ratio_of_error(s, room.slot, room.w, s.shape[1], scale, task.rtol, task.atol, power)
+        other, _ = ratio_of_error(s, room.slot, room.w, s.shape[1], scale, task.rtol, task.atol, 4, power)
         ratio = max(ratio, other)
     return ratio
 

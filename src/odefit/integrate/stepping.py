@@ -12,6 +12,8 @@ from odefit.native.kernel import kernel
 
 RHS, JACOBIAN, SECOND = 2, 3, 4
 """Places of the numbers of `Counters` that methods count themselves."""
+NO_SIZE = 1e-290
+"""Absolute tolerance of a state that has always been zero: its error is zero too, and must not be divided by zero."""
 
 
 @kernel(inline=True)
@@ -31,11 +33,16 @@ def nonfinite_in(values, row, n):
 
 @kernel(inline=True)
 def scaled_norm(values, row, y, n, rtol, atol):
-    """Return the root mean square of a row of `values`, relative to the tolerance at `y`."""
+    """Return the root mean square of a row of `values`, relative to the tolerance at `y`.
+
+    States that are zero and whose size is not known take no part.
+    """
     total = 0.0
     for i in range(n):
-        part = values[row, i] / (atol + rtol * abs(y[0, i]))
-        total += part * part
+        weight = atol[i] + rtol * abs(y[0, i])
+        if weight > 2.0 * NO_SIZE:
+            part = values[row, i] / weight
+            total += part * part
     return math.sqrt(total / n)
 
 

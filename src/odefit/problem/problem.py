@@ -42,8 +42,10 @@ class Settings:
 
     Attributes
     ----------
-    integrator, rtol, atol, max_steps
-        Integration method, relative and absolute local error tolerance, steps per experiment.
+    integrator, rtol, atol, max_step, max_steps
+        Integration method, relative and absolute local error tolerance, longest step, steps per experiment.  `atol` is
+        a number for all states, "auto" (it follows the size of each state), or numbers by state, the others "auto".
+        None: 1e-9, and as "auto" for states that must keep their relative accuracy (see `odefit.compile.edges`).
     method, solver, criterion
         Strategy of the fit, the composition that minimises, and what is minimised.
     freeze
@@ -62,7 +64,8 @@ class Settings:
 
     integrator: str = "auto"
     rtol: float = 1e-7
-    atol: float = 1e-9
+    atol: float | str | Mapping[str, float] | None = None
+    max_step: float = math.inf
     max_steps: int = 100_000
     method: str = "single"
     solver: str = "trust"
@@ -79,12 +82,11 @@ class Settings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizons", tuple(float(time) for time in self.horizons))
+        self._check_tolerances()
         for name in ("rtol", "tol", "confidence"):
             value = getattr(self, name)
             if not 0 < value < 1:
                 raise ProblemError(f"'{name}' is {value:g}; it must lie between 0 and 1.")
-        if not 0 < self.atol < math.inf:  # it has the unit of the states: any size will do
-            raise ProblemError(f"'atol' is {self.atol:g}; it must be a number above 0.")
         if self.seed < 0:
             raise ProblemError(f"'seed' is {self.seed}; it must not be negative.")
         for name in ("max_steps", "max_iterations", "starts"):
@@ -99,6 +101,17 @@ class Settings:
         pairs = zip(self.horizons, self.horizons[1:], strict=False)
         if not all(map(math.isfinite, self.horizons)) or any(a >= b for a, b in pairs):
             raise ProblemError(f"'horizons' is {list(self.horizons)}; it must be a list of increasing times.")
+
+    def _check_tolerances(self) -> None:
+        if isinstance(self.atol, Mapping):
+            object.__setattr__(self, "atol", FrozenMapping(self.atol))
+        given = self.atol if isinstance(self.atol, Mapping) else {"": "auto" if self.atol is None else self.atol}
+        for state, value in given.items():
+            if value != "auto" and (isinstance(value, str) or not 0 < value < math.inf):
+                of_state = f" of '{state}'" if state else ""
+                raise ProblemError(f"'atol'{of_state} is {value}; it must be \"auto\" or a number above 0.")
+        if not self.max_step > 0:
+            raise ProblemError(f"'max_step' is {self.max_step:g}; it must be above 0.")
 
 
 @dataclass(frozen=True, eq=False)

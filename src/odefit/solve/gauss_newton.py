@@ -126,6 +126,7 @@ class _Search:
         self.box = (lower, upper)
         self.evaluations = 0
         self.refreshes = 0
+        self.vain_refreshes = 0  # since the last step that was taken
         self.flat = 0
         self.most_settled, self.faded = 0, False  # directions determined or at a bound; fewer than before
         self.last_promised, self.last_length = math.inf, 0.0
@@ -262,6 +263,9 @@ class _Search:
                         return None
                     point = again
             self.foresight.learn(attempt, tried is not None, False)
+            if point.linear is not None and point.linear is not linear:  # it is on new grids now, and so are its steps
+                linear = point.linear
+                self.problem.move(linear, point.x)
             proposal = self.proposal = self.control.propose(self.problem)
             if self.termination.is_rounding(proposal.promised, self.merit.level(point)) and self.merit.trivial:
                 return None
@@ -291,7 +295,7 @@ class _Search:
         if self.interrupted:
             return None
         ratio = math.inf if isinstance(trial, Failed) else trial.error_ratio
-        decision = self.freeze.decide(ratio, point.error_ratio, self.refreshes)
+        decision = self.freeze.decide(ratio, point.error_ratio, self.vain_refreshes)
         if decision is not Decision.REFRESH:
             return point, None if decision is Decision.SHORTEN or isinstance(trial, Failed) else trial
         trial = self.renew(x)
@@ -325,6 +329,7 @@ class _Search:
         self.flat = self.flat + 1 if flat and idle else 0
         self.last_promised, self.last_length = promised, proposal.length
         self.control.taken(proposal, ratio)
+        self.vain_refreshes = 0
         self.iteration += 1
         row = TraceRow(
             self.iteration, trial.value, proposal.decrement, proposal.length, self.control.radius,
@@ -345,6 +350,7 @@ class _Search:
     def renew(self, x: Array) -> Evaluation:
         """Adapt the grids to `x` and evaluate there."""
         self.refreshes += 1
+        self.vain_refreshes += 1
         self.objective.refresh(x)
         self.renewed = self.evaluate(x, 1)
         return self.renewed

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from odefit.integrate.experiment import DEFAULT_ATOL
+from odefit.integrate.sizes import AUTO
 from odefit.integrate.state_conditions import words_for_state_conditions
 from odefit.problem.noise import DEFAULT, lacking_sigma
 from odefit.statistics.covariance import AT_BOUND, DETERMINED, UNDETERMINED
@@ -58,8 +60,31 @@ def notices(result: FitResult) -> Iterator[Notice]:
         yield Notice("fit.poor", text)
     if result.uncertainty is not None and result.statistics is not None:
         yield from _of_residuals(result, result.uncertainty)
+        yield from _of_derivatives(result)
     yield from _of_parameters(result)
     yield from _of_correlations(result)
+
+
+def _of_derivatives(result: FitResult) -> Iterator[Notice]:
+    """Yield what became of the standard errors when the tolerances of the integration were tightened."""
+    check, rtol = result.derivatives, result.problem.settings.rtol
+    if check.change is not None:
+        size = np.abs(np.log(np.where(np.isfinite(check.change) & (check.change > 0.0), check.change, 1.0)))
+        worst = int(np.argmax(size))
+        text = (
+            f"Sensitivities computed at rtol {rtol:g} are wrong: at {check.rtol:g} the standard error of "
+            f"'{result.plan.names[worst]}' is {check.change[worst]:.3g} times as large. "
+        )
+        text += (
+            f"Standard errors and intervals are those at {check.rtol:g}."
+            if check.settled
+            else "Even there they have not settled: do not rely on standard errors and intervals."
+        )
+        yield Notice("statistics.sensitivities", text)
+    elif check.settled is False:
+        why = f" ({check.failure})" if check.failure else ""
+        text = f"Standard errors could not be confirmed at a tighter tolerance than rtol {rtol:g}{why}."
+        yield Notice("statistics.unconfirmed", text)
 
 
 def _of_data(result: FitResult) -> Iterator[Notice]:
@@ -82,14 +107,18 @@ def _of_data(result: FitResult) -> Iterator[Notice]:
 
 def _of_tolerance(result: FitResult) -> Iterator[Notice]:
     """Yield measured states that are so small that `atol` leaves their integration uncontrolled."""
-    data, atol = result.problem.measurements, result.problem.settings.atol
+    data, given = result.problem.measurements, result.problem.settings.atol
+    given = DEFAULT_ATOL if given is None else given
     for name in result.problem.observables:
+        atol = given.get(name, AUTO) if isinstance(given, Mapping) else given
+        if isinstance(atol, str):
+            continue  # it follows the size of the state
         largest = float(np.max(np.abs(data.value[data.observable == name]), initial=0.0))
         if name in result.problem.model.states and 0.0 < largest * _UNCONTROLLED < atol:
             digits = 10.0 ** math.floor(math.log10(result.problem.settings.rtol) + math.log10(largest))
             text = (
                 f"'{name}' is at most {largest:.2g}, too small for the absolute tolerance {atol:g} of the integration: "
-                f"set atol = {digits:g} or less in [integrator], or choose other units."
+                f'set atol = "auto", or {digits:g} or less, in [integrator].'
             )
             yield Notice("integrator.atol", text)
 

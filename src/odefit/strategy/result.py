@@ -27,6 +27,7 @@ from odefit.statistics.quality import information_criteria, r_squared
 from odefit.statistics.residuals import resolution_of
 from odefit.statistics.verdicts import Unknowns, Verdicts, said_of_a_place, verdicts
 from odefit.strategy.attempt import Attempt
+from odefit.strategy.derivatives import DerivativeCheck, checked_derivatives
 from odefit.strategy.notices import Notice, notices
 from odefit.strategy.result_content import content_of, finite_or_none
 from odefit.strategy.start_values import StartValues
@@ -160,13 +161,20 @@ class FitResult:
         """Standard errors for errors of several kinds, tests of the residuals; None if there is no linearisation."""
         if self.solution.linear is None:
             return None
-        return Uncertainty(self.plan, self.solution)
+        return Uncertainty(self.plan, self.derivatives.solution)
 
     @property
     def resolution(self) -> float:
         """Norm of the weighted residuals that integration and rounding cannot resolve; NaN if there are none."""
         point = self.solution.evaluation
         return math.nan if isinstance(point, Failed) else resolution_of(self.plan, point)
+
+    @cached_property
+    def derivatives(self) -> DerivativeCheck:
+        """Whether the derivatives that standard errors are made of hold at tighter tolerances; else better ones."""
+        if self.solution.linear is None:
+            return DerivativeCheck(self.solution, self.problem.settings.rtol)
+        return checked_derivatives(self.problem, Uncertainty(self.plan, self.solution))
 
     @cached_property
     def statistics(self) -> ParameterStatistics | None:

@@ -109,6 +109,7 @@ _ENTRIES: dict[str, Callable[[FitResult], Any]] = {
     "bic": lambda r: finite_or_none(r.criteria.bic),
     "r2": lambda r: finite_or_none(r.r2),
     "errors": lambda r: None if r.uncertainty is None else r.uncertainty.kind,
+    "derivatives": lambda r: {"rtol": r.derivatives.rtol, "settled": r.derivatives.settled},
     "correlation": _correlation,
     "tests": _tests,
     "method": lambda r: r.method,

@@ -94,7 +94,7 @@ class Uncertainty:
         return self._values.size - self.directions.rank
 
     @cached_property
-    def _jacobian(self) -> Matrix:
+    def jacobian(self) -> Matrix:
         """The rows of the data and of the priors, as sparse as the directions are."""
         linear = self._linear
         if isinstance(linear, BorderedLinear) and not is_dense(self.directions.root):
@@ -106,13 +106,13 @@ class Uncertainty:
         """Q = S W: the directions, as the data see them."""
         if self.plan.criterion.joint:
             raise ValueError("a criterion of all data together has no rows of single ones")
-        return self._jacobian[self.residuals.row] @ self.directions.root
+        return self.jacobian[self.residuals.row] @ self.directions.root
 
     @cached_property
     def _prior_image(self) -> Matrix | None:
         if self.plan.n_residuals == self.plan.n_data or self.plan.criterion.joint:
             return None
-        return self._jacobian[self.plan.n_data :] @ self.directions.root
+        return self.jacobian[self.plan.n_data :] @ self.directions.root
 
     @cached_property
     def _unit(self) -> float:

@@ -24,7 +24,7 @@ _call_method = kernel_call(METHOD)
 _mapping_at = FITTING.reader(Mapping)
 _unknowns_at, _penalty_at = SHARED.reader(Unknowns), SHARED.reader(Penalty)
 _write_seeds = FITTING.writer(Task, "p", "y0", "dp", "dy0")
-_write_settings = FITTING.writer(Task, "rtol", "atol", "counts", "stop", "sink")
+_write_settings = FITTING.writer(Task, "rtol", "max_step", "aims", "atol", "counts", "stop", "sink")
 _write_grid = FITTING.writer(Task, "steps", "orders")
 _write_aims = FITTING.writer(Measured, "order", "width", "residual", "blur", "jacobian", "slots", "slopes", "scratch")
 
@@ -33,11 +33,16 @@ _write_aims = FITTING.writer(Measured, "order", "width", "residual", "blur", "ja
 def settle_tasks(table, first_count, counts, tolerances, stop, sink):
     """Write into the table of a fit what stays the same in all its evaluations.
 
-    Task i counts its steps in the entries ``first_count[i]`` to ``first_count[i + 1] - 1`` of `counts`.
+    Task i counts its steps in the entries ``first_count[i]`` to ``first_count[i + 1] - 1`` of `counts`.  `tolerances`
+    are rtol, max_step, and aims and atol of the states of all tasks, one behind the other.
     """
-    rtol, atol = tolerances
+    rtol, max_step, aims, atol = tolerances
+    a = 0
     for i in range(table.shape[0]):
-        _write_settings(table, i, (rtol, atol, counts[first_count[i] : first_count[i + 1]], stop, sink))
+        b = a + task_at(table, i).n
+        count = counts[first_count[i] : first_count[i + 1]]
+        _write_settings(table, i, (rtol, max_step, aims[a:b], atol[a:b], count, stop, sink))
+        a = b
 
 
 @kernel(inline=True, allocating=True)

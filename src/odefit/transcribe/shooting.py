@@ -15,6 +15,7 @@ import numpy.typing as npt
 from odefit.integrate import Counters, Status, StepGrid, Trajectory, integrator
 from odefit.integrate.contract import Run
 from odefit.integrate.elimination import LinearAlgebra
+from odefit.integrate.experiment import experiment_aims
 from odefit.integrate.selection import Selection
 from odefit.integrate.task import SINK, Switching, Task
 from odefit.native.kernel_calls import kernel_address
@@ -59,14 +60,20 @@ class Shooter:
         self.adapted = False
         self._plan = plan
         self._integrator = integrator(settings.integrator)
-        self._rtol, self._atol, self._max_steps = settings.rtol, settings.atol, settings.max_steps
+        self._settings = settings
+        self._rtol, self._max_step, self._max_steps = settings.rtol, settings.max_step, settings.max_steps
         self._stop = _NEVER if stop is None else stop
         self._parallel = False
         self._counts = np.zeros(plan.first_count[-1], np.int64)
         self._table = plan.table.copy()
-        settle_tasks(self._table, plan.first_count, self._counts, (self._rtol, self._atol), self._stop.array, _sink())
-        self._shared = plan.shared
         compiled = plan.compiled
+        aims = [experiment_aims(compiled, settings, o.experiment) for o in plan.data.of_experiment]
+        self._first_state = np.concatenate([[0], np.cumsum([one.size for one in aims])]).astype(np.int64)
+        # absolute tolerances of all tasks, asked for and found: the table has their addresses
+        self._tolerances = np.concatenate(aims), np.empty(self._first_state[-1])
+        numbers = self._rtol, self._max_step, *self._tolerances
+        settle_tasks(self._table, plan.first_count, self._counts, numbers, self._stop.array, _sink())
+        self._shared = plan.shared
         self._selections = [
             Selection(self._integrator, compiled.model(o.experiment), self._rtol, self._max_steps)
             for o in plan.data.of_experiment
@@ -111,7 +118,8 @@ class Shooter:
             counts, passed = self._made_with[first[i] : first[i + 1]], _NO_ORDERS
             if i in self._made_pieces:
                 counts, passed = self._made_pieces[i]
-            result.append(StepGrid(method.name, steps[a:b], counts, noted, selection.algebra, passed))
+            absolute = self._tolerances[1][self._first_state[i] : self._first_state[i + 1]].copy()
+            result.append(StepGrid(method.name, steps[a:b], counts, noted, selection.algebra, passed, absolute))
         return result
 
     def replay(self, x: Array, order: int, residual: Array, blur: Array, jacobian: Array) -> Shot:
@@ -128,7 +136,8 @@ class Shooter:
         compiled = self._plan.compiled
         run = Run.of(compiled.parameters(x, o.experiment, order), o.t0, o.times, o.ends)
         return self._integrator.solve(
-            compiled.model(o.experiment), run, grid=grid, rtol=self._rtol, atol=self._atol, order=order,
+            compiled.model(o.experiment), run, grid=grid, rtol=self._rtol,
+            atol=experiment_aims(compiled, self._settings, o.experiment), order=order, max_step=self._max_step,
             max_steps=self._max_steps, stop=self._stop,
         )  # fmt: skip
 

@@ -19,6 +19,7 @@ from odefit.problem import Problem
 from odefit.solve import Evaluation, Failed, HeavyMisfit, LeastSquares, LinearModel, Smooth, quadratic_model
 from odefit.solve.bordered import BorderedLinear
 from odefit.solve.dense import DenseLinear
+from odefit.transcribe.nonfinite import words_for_observable
 from odefit.transcribe.observation import Observation, Observations
 from odefit.transcribe.plan import plan_of
 from odefit.transcribe.shooting import Shooter
@@ -64,6 +65,7 @@ class SingleShooting:
         self._criterion, self._joint = plan.criterion, plan.criterion.joint
         self._has_priors, self._has_heavy = plan.n_residuals > plan.n_data, plan.data.heavy.size > 0
         self._shooter = Shooter(plan, problem.settings, stop)
+        self._observables = problem.observables
         self._readapt = readapt
         self._generation = 0
         self._fresh: Evaluation | None = None
@@ -124,7 +126,7 @@ class SingleShooting:
         penalty, bad = shot.penalty, shot.bad
         differences = residual[: self.n_data] if self._has_priors else residual
         if not math.isfinite(shot.half_square + penalty):
-            return Failed(x, self._generation, self._words_for_nonfinite(residual))
+            return Failed(x, self._generation, self._words_for_nonfinite(x, residual))
         if bad >= 0:  # a NaN among the derivatives would look like no influence
             return Failed(x, self._generation, self._words_for_derivative(bad, jacobian))
         whole = jacobian[: self.n_data] if order and self._joint else None
@@ -197,13 +199,18 @@ class SingleShooting:
         names = self.plan.experiment_names
         return f"experiment '{names[number]}': {words}" if len(names) > 1 else words
 
-    def _words_for_nonfinite(self, residual: Array) -> str:
+    def _words_for_nonfinite(self, x: Array, residual: Array) -> str:
         bad = np.flatnonzero(~np.isfinite(residual))
         if not bad.size:
             return "the sum of squares is too large for a number"
         if bad[0] >= self.n_data:
             return "a prior has no finite value"
-        return f"an observable has no finite value at t = {self._time_of(int(bad[0])):g}"
+        grids = self.grids or [None] * len(self.observations)
+
+        def states(o: Observation) -> Trajectory:
+            return self.trajectory(x, o, 0, grids[self.observations.index(o)])
+
+        return words_for_observable(self.plan, self._observables, int(bad[0]), states)
 
     def _words_for_derivative(self, row: int, jacobian: Array) -> str:
         column = int(np.flatnonzero(~np.isfinite(jacobian[row]))[0])
