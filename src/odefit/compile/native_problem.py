@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from odefit.compile.conditions import (
     Variant,
+    beginning_of,
     map_function,
     model_functions,
     parameters_of,
@@ -129,7 +130,11 @@ def _fingerprint(problem: Problem) -> tuple[Any, ...]:
     rules = tuple((rule.expression, rule.prior.kind) for rule in problem.rules)
     sigmas = tuple(sigma_expressions(problem).items())
     layout = problem.structure.slots
-    return ("native", patterns, names, problem.observables, sigmas, rules, layout.names, layout.by_row, layout.fitted)
+    begin = beginning_of(problem)
+    return (
+        "native", patterns, names, problem.observables, sigmas, rules, layout.names, layout.by_row, layout.fitted,
+        begin,
+    )  # fmt: skip
 
 
 def _build(problem: Problem) -> NativeProblem:

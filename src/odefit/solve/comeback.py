@@ -109,12 +109,13 @@ def solve_with_comeback(
     counts = _Counts(result)
     if not rates.any():
         return result
-    trials = 0
-    while (plateau := find_plateau(result, rates)) is not None and counts.returns < MOST_RETURNS:
-        better, felt = None, False
+    trials, felt = 0, False
+    while (plateau := find_plateau(result, rates)) is not None:
+        better = None
         for x in trial_points(plateau, result.x, box, rates):
             trials += 1
-            if trials > MOST_TRIALS:
+            if trials > MOST_TRIALS or counts.returns >= MOST_RETURNS:
+                felt = True  # not all was looked at: an idle unknown may well have influence
                 break
             objective.refresh(x)
             point = objective.evaluate(x, 1)
@@ -131,8 +132,6 @@ def solve_with_comeback(
                 return counts.added(result, SolverStatus.INTERRUPTED)
             if _is_lower(again.evaluation, result, termination):
                 better = again
-                break
-            if counts.returns >= MOST_RETURNS:
                 break
         if better is None:
             objective.refresh(result.x)  # the grids are those of the result again
@@ -237,7 +236,7 @@ def _seen(result: SolverResult, termination: Termination) -> float:
     """Return the change of the objective that is neither rounding nor error of the integration."""
     point = result.evaluation
     assert not isinstance(point, Failed)
-    return _SEEN * magnitude_of(point) + termination.tol_abs * point.size
+    return _SEEN * magnitude_of(point) + (termination.tol_abs + point.resolution) * point.size
 
 
 def _is_lower(point: Evaluation, result: SolverResult, termination: Termination) -> bool:

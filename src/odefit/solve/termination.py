@@ -22,6 +22,8 @@ class Termination:
         Relative: decrement <= tol size, the norm of the residual for a sum of squares.
     tol_abs
         Absolute: decrement <= tol_abs, what is lost by rounding.
+    residual_error
+        Norm of the rounding errors in the residual, which hide a small gain.
     tol_exact
         What rows of infinite weight may be missed by on account of rounding.
     unresolved
@@ -40,6 +42,7 @@ class Termination:
 
     tol: float = 1e-6
     tol_abs: float = 0.0
+    residual_error: float = 0.0
     tol_exact: float = 0.0
     unresolved: float = 0.1
     flat: float = 1e-6
@@ -64,7 +67,7 @@ class Termination:
 
     def lost(self, size: float) -> float:
         """Return what rounding makes of half a sum of squares whose root is `size`: r'e for residuals wrong by e."""
-        return self.tol_abs * (size + self.tol_abs)
+        return self.residual_error * (size + self.residual_error)
 
     def is_feasible(self, violation: float, size: float, resolution: float = 0.0) -> bool:
         """Tell whether rows of infinite weight hold: a hundred times more exactly than the others converge."""

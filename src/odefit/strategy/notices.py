@@ -196,7 +196,7 @@ def _autocorrelated(uncertainty: Uncertainty) -> str:
 
 
 def _of_parameters(result: FitResult) -> Iterator[Notice]:
-    silent = {name for name in _without_slope(result) if result.parameters[name].verdict == UNDETERMINED}
+    silent = {name for name in _without_slope(result) if result.parameters[name].verdict in (UNDETERMINED, HERE)}
     elsewhere = _with_influence_elsewhere(result, silent)
     for name, row in result.parameters.items():
         if row.verdict == AT_BOUND:

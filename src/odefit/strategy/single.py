@@ -127,6 +127,7 @@ def termination_of(plan: Plan, settings: Settings, tol: float = 0.0) -> Terminat
     return Termination(
         tol=max(tol, settings.tol * (1.0 if plan.is_integrated else _NOTHING_INTEGRATED)),
         tol_abs=ROUNDING * data.norm,
+        residual_error=ROUNDING * data.norm,
         tol_exact=ROUNDING * data.exact_norm,
         max_iterations=settings.max_iterations,
     )

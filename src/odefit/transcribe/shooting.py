@@ -178,7 +178,7 @@ class Shooter:
             if shot.failed < 0:
                 return shot if done is None else done.and_also(shot)
             if shot.status == Status.SWITCHED:
-                alone = self._shoot_alone(behind, x, order, residual, jacobian)
+                alone = self._shoot_alone(behind, x, order, residual, blur, jacobian)
                 if alone.failed >= 0:
                     return alone
                 before = alone.and_also(shot._replace(failed=-1)) if behind > first else alone
@@ -194,7 +194,7 @@ class Shooter:
                 partial = shot._replace(failed=-1)
                 done, first = partial if done is None else done.and_also(partial), behind
 
-    def _shoot_alone(self, i: int, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
+    def _shoot_alone(self, i: int, x: Array, order: int, residual: Array, blur: Array, jacobian: Array) -> Shot:
         """Shoot task `i`, whose grid does not fit the order of its conditions in time, with steps of its own.
 
         The grid stays; a large error tells that it should be renewed.
@@ -207,7 +207,7 @@ class Shooter:
         while True:
             _tell(table[0], selection)
             FITTING.put(table[0], selection.elimination)
-            *fields, _, _ = evaluate_tasks(table, self._shared, 0, 1, x, order, False, residual, jacobian, where)
+            *fields, _, _ = evaluate_tasks(table, self._shared, 0, 1, x, order, False, residual, blur, jacobian, where)
             shot = Shot._make(fields)
             if shot.failed < 0:
                 return shot._replace(error_ratio=max(shot.error_ratio, _STALE), penalty=0.0)
