@@ -373,6 +373,12 @@ def test_problem(mistake):
         problem(**changes)
 
 
+@pytest.mark.parametrize("value", [0.0, -1e-3, NAN, INF])
+def test_absolute_tolerance(value):
+    with pytest.raises(ProblemError, match=f"'atol' is {value}; it must be \"auto\" or a number above 0"):
+        Settings(atol=value)
+
+
 @pytest.mark.parametrize("name", ["rtol", "tol"])
 @pytest.mark.parametrize("value", [0.0, -1e-3, 1.0, 2.0, NAN, INF])
 def test_tolerances(name, value):

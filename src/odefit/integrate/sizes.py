@@ -16,8 +16,9 @@ needs no such help, and may reach anything in a step that is too long for it.
 
 A state that has not left zero when the pilot ends may do so in the real run; there, too, a rejected attempt counts.
 
-Everything is a product of states with numbers that have no unit: in other units (factors that are powers of two) the
-same steps result, to the last bit.  Tolerances are kept with the grid: a replay measures its error by the same ones.
+Everything is a product of states with numbers that have no unit: with states in other units (factors that are powers of
+two) the same steps result, to the last bit.  Tolerances are kept with the grid: a replay measures its error by the same
+ones.
 """
 
 from __future__ import annotations

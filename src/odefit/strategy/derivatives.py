@@ -37,6 +37,7 @@ Array = npt.NDArray[np.float64]
 LARGEST_CHANGE = 0.05
 """Relative change of a standard error that is let pass."""
 _TIGHTER, _TIMES, _TIGHTEST = 1e-2, 3, 1e-13
+_UNDETERMINED = 1e3  # times the value of an unknown: standard errors that large say nothing, right or wrong
 
 
 class DerivativeCheck(NamedTuple):
@@ -131,7 +132,7 @@ def _change(old: Uncertainty, new: Uncertainty) -> Array:
     a, b = old.independent.standard_error, new.independent.standard_error
     size = np.where(old.plan.compiled.logarithmic, 1.0, np.abs(old.solution.x))
     with np.errstate(all="ignore"):
-        return np.where(np.minimum(a, b) <= size, b / a, np.nan)
+        return np.where(np.minimum(a, b) <= _UNDETERMINED * size, b / a, np.nan)
 
 
 def _account(first: Uncertainty, best: Uncertainty, rtol: float, *, settled: bool) -> DerivativeCheck:
