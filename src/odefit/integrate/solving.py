@@ -67,11 +67,10 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, switching, kept)
         p, dp, d2p = p.copy(), dp.copy(), d2p.copy()
     _write_task(
         table, 0,
-        (
-            value, directions, jacobian, second, y0.size, p.size, q, q, t0, rtol, max_step, max_steps, choices, p, u,
-            y0, dy0.reshape(dy0.size), dp.reshape(dp.size), d2y0.reshape(d2y0.size), d2p.reshape(d2p.size), times, ends,
-            aims, atol, steps, orders, counts, stop, 1 if moving else 0, sink, method,
-        ),
+        # numba takes no tuple of more than thirty as one
+        (value, directions, jacobian, second, y0.size, p.size, q, q, t0, rtol, max_step, max_steps, choices, p, u)
+        + (y0, dy0.reshape(dy0.size), dp.reshape(dp.size), d2y0.reshape(d2y0.size), d2p.reshape(d2p.size), times, ends)
+        + (aims, atol, steps, orders, counts, stop, 1 if moving else 0, sink, method),
     )  # fmt: skip
     table[0, _ELIMINATION], table[0, _SWITCHING] = elimination, switching
     y, s, s2 = kept
