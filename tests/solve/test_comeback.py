@@ -141,3 +141,10 @@ def test_a_stop_on_the_way_back():
     for after in range(3, len(whole.log)):
         result = run(decay, (1.0, math.log(1e-12)), (0.0, 1.0), objective=Stopped(decay, names, after))
         assert result.status == "interrupted"
+
+
+def test_an_unknown_that_has_vanished_is_no_success():
+    """At k = exp(-800) = 0 no probe feels anything; that says nothing of other values."""
+    result = run(decay, (1.0, -800.0), (0.0, 1.0))
+    assert result.status == "flat-valley"
+    assert "'x1'" in result.message

@@ -58,6 +58,7 @@ _SEEN = 1e-8  # relative change of the objective that is no rounding
 _LOST = 1e-10  # singular value of scaled columns, relative to the largest one, that is lost in rounding
 _UNDERFLOWN = 1e-18  # column over residual, below which it tells no direction
 _LOGARITHMS = 0.99  # share of logarithmic unknowns in a direction that may be probed
+_LARGEST_LOGARITHM = math.log(np.finfo(float).max)
 _SUCCESSES = (SolverStatus.CONVERGED, SolverStatus.NO_INFLUENCE)
 _ENDS = (
     SolverStatus.CONVERGED,
@@ -133,6 +134,7 @@ def solve_with_comeback(
             if _is_lower(again.evaluation, result, termination):
                 better = again
                 break
+        felt = felt or _has_vanished(result.x, plateau, rates)
         if better is None:
             objective.refresh(result.x)  # the grids are those of the result again
             return counts.added(_named(result, objective, plateau, felt))
@@ -256,6 +258,12 @@ def _is_promising(point: Point, result: SolverResult, termination: Termination) 
     sizes = point.linear.column_norms()
     factors = _factors(point, ~result.active & (sizes > _LOST * point.size) & np.isfinite(sizes))
     return factors is not None and point.value - factors.removed < _BY_FAR * result.value - _seen(result, termination)
+
+
+def _has_vanished(x: Array, plateau: Plateau, rates: Array) -> bool:
+    """Tell whether an idle unknown is 0 or infinite as a number: nothing near it tells what it does elsewhere."""
+    logarithms = (rates * x)[plateau.unknowns]
+    return bool(np.any(np.abs(logarithms) > _LARGEST_LOGARITHM))
 
 
 def _named(result: SolverResult, objective: Objective, plateau: Plateau, felt: bool) -> SolverResult:
