@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -64,8 +64,13 @@ class DerivativeCheck(NamedTuple):
     failure: str = ""
 
 
-def checked_derivatives(problem: Problem, uncertainty: Uncertainty) -> DerivativeCheck:
-    """Compare the linearisation of a solution with those at tighter tolerances."""
+def checked_derivatives(problem: Problem, uncertainty: Uncertainty, methods: Collection[str]) -> DerivativeCheck:
+    """Compare the linearisation of a solution with those at tighter tolerances.
+
+    One method that integrated all experiments does so again, and no other one has to be compiled.
+    """
+    if len(set(methods)) == 1:
+        problem = problem.with_settings(integrator=next(iter(methods)))
     first, rtol = uncertainty, problem.settings.rtol
     unchecked = DerivativeCheck(uncertainty.solution, rtol)
     if uncertainty.solution.status is SolverStatus.INTERRUPTED or not _integrates(uncertainty):

@@ -174,7 +174,7 @@ class FitResult:
         """Whether the derivatives that standard errors are made of hold at tighter tolerances; else better ones."""
         if self.solution.linear is None:
             return DerivativeCheck(self.solution, self.problem.settings.rtol)
-        return checked_derivatives(self.problem, Uncertainty(self.plan, self.solution))
+        return checked_derivatives(self.problem, Uncertainty(self.plan, self.solution), self.integrators.values())
 
     @cached_property
     def statistics(self) -> ParameterStatistics | None:
