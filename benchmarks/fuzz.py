@@ -81,6 +81,7 @@ A0 = { start = 1, per = "experiment" }
 file = "p.csv"
 [noise]
 A = 0.1
+B = 0.1
 [experiments]
 b1 = { K = 2, until = 6 }
 b2 = { "B(0)" = "2*k2" }

@@ -112,6 +112,17 @@ def _step_length(t, h, t_end, stride, attempts, task, was_nonfinite):
     return (_TOO_MANY if attempts + stride > task.max_steps else _OK), h, last
 
 
+@kernel(inline=True, allocating=True)
+def _note_steps(taken, orders, n_taken, h, mark, stride):
+    """Note steps that are taken; return the arrays, longer ones if they had to grow, and how many steps they hold."""
+    if n_taken + stride > taken.size:
+        taken, orders = longer(taken), longer(orders)
+    for _ in range(stride):
+        taken[n_taken], orders[n_taken] = h, mark
+        n_taken += 1
+    return taken, orders, n_taken
+
+
 def _entrance(seed: Any) -> Any:
     """Return the kernel that enters a piece at `t`, and tells where it begins and ends in the method's time."""
 
@@ -233,9 +244,8 @@ def _loop(name: str, method: Method) -> Any:
 
         for piece in range(ends.size if task.n > 0 else 0):
             t, t_end = enter(task, elimination, switching, room, piece, order, t)
-            begun = n_taken
+            begun, was_nonfinite = n_taken, False
             behind = step + counts[_COUNTERS + piece] if replay else 0
-            was_nonfinite = False
             status, cause, h = begin(task, elimination, room, t, t_end, replay)
             if status == _NONFINITE_START and piece > 0:
                 status = _NONFINITE
@@ -251,9 +261,7 @@ def _loop(name: str, method: Method) -> Any:
                 attempts += stride
                 t_new = t_end if last else t + stride * h
                 t_out = next_output(task, next_time, t_new, piece)
-                outcome, ratio, worst = attempt(
-                    task, elimination, room, t, h, t_new, t_out, step if replay else -1
-                )  # fmt: skip
+                outcome, ratio, worst = attempt(task, elimination, room, t, h, t_new, t_out, step if replay else -1)
                 if outcome > 0:
                     status = outcome
                     break
@@ -281,11 +289,7 @@ def _loop(name: str, method: Method) -> Any:
                 status, factor, mark = advance(task, room, t, h, t_new, ratio, replay)
                 step += stride
                 if not (replay or pilot):
-                    if n_taken + stride > taken.size:
-                        taken, orders = longer(taken), longer(orders)
-                    for _ in range(stride):
-                        taken[n_taken], orders[n_taken] = h, mark
-                        n_taken += 1
+                    taken, orders, n_taken = _note_steps(taken, orders, n_taken, h, mark, stride)
                 t, was_nonfinite = t_new, False
                 h *= factor
             if not replay:
