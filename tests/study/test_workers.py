@@ -105,7 +105,8 @@ def test_workers_are_no_more_than_are_of_use(asked, n, expected, caplog, monkeyp
 
 
 ENDLESS = """
-import os, sys, time
+import os, signal, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs the tests may ignore it
 from odefit.study.executors import run_all
 
 def work(i):
