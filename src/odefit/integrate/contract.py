@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from odefit.integrate.single_method import SingleMethod
 
 Array = npt.NDArray[np.float64]
-Tolerance = float | str | Mapping[str, float] | Array
+Tolerance = float | str | Mapping[str, float] | Array | None
 """Absolute tolerances as they are asked for; see `odefit.integrate.sizes.aims_of`."""
 
 

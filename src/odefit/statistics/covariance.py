@@ -153,7 +153,7 @@ class ParameterStatistics:
         n, found = self.standard_error.size, Pairs.none()
         for first in range(0, n, _AT_A_TIME):
             which = slice(first, min(first + _AT_A_TIME, n))
-            with np.errstate(invalid="ignore", divide="ignore"):
+            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
                 covariance = self._taken_out(self.spread.rows(which), which)
                 correlation = covariance / np.outer(self.standard_error[which], self.standard_error)
                 i, j = np.nonzero(np.triu(np.abs(correlation) >= level, k=1 + first))
@@ -163,13 +163,13 @@ class ParameterStatistics:
     def correlation_of(self, i: int, j: int) -> float:
         """Return the correlation of two estimates; NaN if there is none."""
         rows = self._taken_out(self.spread.rows(slice(i, i + 1)), slice(i, i + 1))
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             return float(np.clip(rows[0, j] / (self.standard_error[i] * self.standard_error[j]), -1.0, 1.0))
 
     @cached_property
     def correlation(self) -> Array:
         """Correlation of the estimates (n, n); NaN for parameters that have no standard error."""
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             correlation = self.covariance / np.outer(self.standard_error, self.standard_error)
         known = np.flatnonzero(np.isfinite(np.diag(correlation)))
         correlation[known, known] = 1.0
@@ -250,7 +250,7 @@ def statistics_of(
     root = unit * directions.root
     spread = DenseSpread(root @ square_root(middle)) if is_dense(root) else SparseSpread(root, middle)
     lost = directions.lost_parameters
-    errors = np.sqrt(np.maximum(spread.variances, 0.0))
+    errors = spread.errors
     words = np.where(directions.active, AT_BOUND, np.where(lost, UNDETERMINED, DETERMINED))
     return ParameterStatistics(
         standard_error=np.where(directions.active | lost, np.nan, errors),

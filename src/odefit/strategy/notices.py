@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from odefit.integrate.experiment import DEFAULT_ATOL
 from odefit.integrate.sizes import AUTO
 from odefit.integrate.state_conditions import words_for_state_conditions
 from odefit.problem.noise import DEFAULT, lacking_sigma
@@ -108,7 +107,15 @@ def _of_data(result: FitResult) -> Iterator[Notice]:
 def _of_tolerance(result: FitResult) -> Iterator[Notice]:
     """Yield measured states that are so small that `atol` leaves their integration uncontrolled."""
     data, given = result.problem.measurements, result.problem.settings.atol
-    given = DEFAULT_ATOL if given is None else given
+    if given is None:  # it follows the size of the states, unless that is below rounding
+        size = result.plan.data.norm
+        if size > 0.0 and result.resolution > _UNCONTROLLED * size:
+            yield Notice(
+                "integrator.atol",
+                f"The tolerances of the integration leave {result.resolution / size:.1g} of the size of the data open: "
+                "set smaller ones, atol by state, in [integrator].",
+            )
+        return
     for name in result.problem.observables:
         atol = given.get(name, AUTO) if isinstance(given, Mapping) else given
         if isinstance(atol, str):
