@@ -121,7 +121,7 @@ def formula(names: list[str], draw: random.Random, depth: int = 2) -> str:
 
 
 def _number(old: Any, draw: random.Random) -> Any:
-    if draw.random() < 0.5 and isinstance(old, int | float):
+    if draw.random() < 0.5 and isinstance(old, int | float) and abs(old) < 1e300:
         return old * 10.0 ** draw.randint(-18, 18)
     return draw.choice(_NUMBERS)
 
