@@ -98,8 +98,8 @@ def has_begun(process: subprocess.Popen[str], since: str) -> bool:
         return False
 
 
-def run_case(case: Case, starts: int) -> list[str]:
-    """Run a case; return what was wrong, "" for nothing."""
+def run_case(case: Case, starts: int) -> tuple[list[str], str]:
+    """Run a case; return what was wrong, and what the program was at when the signal came."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         process = started(case, folder, starts)
@@ -118,7 +118,8 @@ def run_case(case: Case, starts: int) -> list[str]:
                 time.sleep(0.02)
             left = not wait_until(lambda: not any(map(is_alive, seen)), 2.0)
             faults = ["a worker was left"] if left else []
-            return faults + faults_of(case, folder, process.returncode, starts, sent, bool(workers))
+            at = "too late" if not sent else "at its starts" if workers else "before or after its starts"
+            return faults + faults_of(case, folder, process.returncode, starts, sent, bool(workers)), at
         finally:
             for pid in (process.pid, *seen):
                 if is_alive(pid):
@@ -171,13 +172,13 @@ def main() -> None:
     done: Counter[str] = Counter()
     wrong = 0
     for number, case in enumerate(cases(options.runs, options.seed, options.longest)):
-        faults = run_case(case, options.starts)
-        done[case.title] += 1
+        faults, at = run_case(case, options.starts)
+        done[f"{case.title}, {at}"] += 1
         wrong += bool(faults)
         if faults:
             print(f"run {number}: {case.title}, {case.delay:.2f} s after {case.since}: {'; '.join(faults)}", flush=True)
     for title, count in sorted(done.items()):
-        print(f"{title:24s} {count:4d}")
+        print(f"{title:50s} {count:4d}")
     print(f"{options.runs} runs (seed {options.seed}), {wrong} with a fault")
     sys.exit(bool(wrong))
 

@@ -44,3 +44,10 @@ def test_derivatives_too_large_to_look_around():
     """The way to the minimum is hidden by rounding, and scaled derivatives are no numbers."""
     result = of.fit(load("barnes/d_y2").with_start(k3=1e14))
     assert not result.converged
+
+
+def test_a_way_so_far_that_it_is_no_number():
+    """Rate constants are as small as numbers can be: what would change the residual is infinitely far away."""
+    pyridine = load("pyridine")
+    result = of.fit(pyridine.with_start(**{p.name: 5e-324 for p in pyridine.parameters}))
+    assert not result.converged

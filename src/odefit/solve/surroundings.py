@@ -57,8 +57,8 @@ def is_surrounded(
         predicted = 0.5 * (reach * size) * (reach * size - 2.0 * point.size)  # at least
         for far in (reach, -reach):
             x = point.x.copy()
-            with np.errstate(over="ignore"):  # then the objective fails there
-                x[free] += far * scale[free] * vector
+            with np.errstate(over="ignore", invalid="ignore"):  # then the objective fails there
+                x[free] += far * (scale[free] * vector)
             if np.any((x < box[0]) | (x > box[1])):
                 continue
             there = evaluate(x, 0)
