@@ -143,9 +143,10 @@ def _of_percentages(result: FitResult) -> Iterator[Notice]:
         fraction = None if entry is None else entry.fraction
         n = int(np.sum(rows & (data.observable == name)))
         if fraction is not None and 2.0 * fraction * math.sqrt(n) > _PULLED:
+            pulled = min(200.0 * fraction * fraction, 100.0)  # no further than to zero
             text = (
                 f"The standard deviation of '{name}' is {100 * fraction:g} % of the measured value. Values that came "
-                f"out low then count more, which pulls the model down by about {200 * fraction**2:.2g} %; fit their "
+                f"out low then count more, which pulls the model down by about {pulled:.2g} %; fit their "
                 f"logarithms with sigma = {fraction:g} instead, or give sigma as a number."
             )
             yield Notice("noise.percent", text)
