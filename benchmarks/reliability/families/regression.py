@@ -84,7 +84,7 @@ def make(data: int, start: int) -> Case:
 
 
 @cache
-def _minimum(curve: Callable[[Array, Array], Array], t: bytes, y: bytes, truth: tuple[float, ...]) -> Array:
+def minimum(curve: Callable[[Array, Array], Array], t: bytes, y: bytes, truth: tuple[float, ...]) -> Array:
     """Return the minimum in extended precision by Gauss-Newton steps from the true values."""
     times, values = (np.frombuffer(x).astype(np.longdouble) for x in (t, y))
     p = np.array(truth, np.longdouble)
@@ -101,7 +101,7 @@ def _digits(
     curve: Callable[[Array, Array], Array], t: Array, y: Array, truth: tuple
 ) -> Callable[[FitResult, Case], str]:
     def missed(result: FitResult, case: Case) -> str:
-        right = _minimum(curve, t.tobytes(), y.tobytes(), truth).astype(float)
+        right = minimum(curve, t.tobytes(), y.tobytes(), truth).astype(float)
         found = np.array([result.estimates[name] for name in case.names])
         errors = result.standard_errors("independent")
         for name, a, b in zip(case.names, found, right, strict=True):
