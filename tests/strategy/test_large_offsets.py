@@ -18,7 +18,7 @@ NO_ROWS, NONE = np.empty(0, np.int64), np.empty(0)
 @pytest.mark.parametrize("number", range(len(MODELS)))
 @pytest.mark.parametrize("offset", [1e3, 1e6, 3e8, 9e8])
 @pytest.mark.parametrize("seed", range(3))
-def test_theminimum_is_found_beside_any_offset(number, offset, seed):
+def test_the_minimum_is_found_beside_any_offset(number, offset, seed):
     random = np.random.default_rng([number, seed])
     text, curve, (low, high) = MODELS[number]
     truth = np.array([offset, random.uniform(0.5, 2.0), random.uniform(low, high)])
