@@ -19,8 +19,11 @@ The point is a regular minimum *as far as statistics can tell*, if
 * the minimum of the quadratic model is near: its reduction of the objective, delta^2 s^2/2 with delta^2 = g'K^-1 g, is
   that of moving no combination of parameters by more than delta standard errors.  delta <= `LARGEST_SHIFT`.
 
-Then s^2 H^-1 (the inverse of the observed information) takes the place of s^2 (J'J)^-1.  Along a fold the objective
-rises faster than the quadratic model says, with |a|^2 u^4/2: intervals are too long there, if anything.
+With an eigenvalue that is negative beyond doubt, or a larger delta, it is no minimum.  Otherwise nothing can be told,
+and what is said of it is what the linearised model says.
+
+At a regular minimum s^2 H^-1 (the inverse of the observed information) takes the place of s^2 (J'J)^-1.  Along a fold
+the objective rises faster than the quadratic model says, with |a|^2 u^4/2: intervals are too long there, if anything.
 """
 
 from __future__ import annotations
@@ -55,7 +58,7 @@ class SecondOrder(NamedTuple):
     ----------
     hessian
         (n, n) on the solver's scale, zero in rows and columns of unknowns on a bound; None if it is not positive
-        definite in the others.
+        definite in the others beyond doubt.
     distance
         To the minimum of the quadratic model, in standard errors of the combination that is farthest; infinite if it
         has none.
@@ -95,8 +98,8 @@ def second_order(
 
 
 def _look_around(objective: SingleShooting, solution: SolverResult, deviation: float) -> SecondOrder | None:
-    """Return what the Hessian in the free unknowns says; None if there is none on these grids."""
-    nothing, x = SecondOrder(None, math.inf), solution.x
+    """Return what the Hessian in the free unknowns says; None if there is none on these grids, or it says nothing."""
+    x = solution.x
     here = objective.evaluate(x, 1)
     if isinstance(here, Failed) or here.linear is None:
         return None
@@ -108,7 +111,7 @@ def _look_around(objective: SingleShooting, solution: SolverResult, deviation: f
     size = np.where(compiled.logarithmic, 1.0, np.abs(x))[free]
     step = np.where(size > 0.0, np.minimum(_STEP * c, _OF_SIZE * size), _STEP * c)
     if not (free.size and np.isfinite(step).all() and step.all()):
-        return nothing
+        return None
     near, far = (_differences(objective, x, free, times * step) for times in (1.0, 2.0))
     if near is None or far is None:
         return None
@@ -117,8 +120,9 @@ def _look_around(objective: SingleShooting, solution: SolverResult, deviation: f
     doubt = float(np.linalg.norm(error, 2) + np.linalg.norm(curvature - curvature.T, 2))
     curvature = 0.5 * (curvature + curvature.T)
     values, vectors = np.linalg.eigh(curvature)
-    if not values[0] > max(_BEYOND_DOUBT * doubt, _ROUNDING * values[-1]):
-        return nothing
+    least = max(_BEYOND_DOUBT * doubt, _ROUNDING * values[-1])
+    if not values[0] > least:
+        return SecondOrder(None, math.inf) if values[0] < -least else None
     gradient = vectors.T @ (c * descent[free] / deviation**2)
     hessian = np.zeros((x.size, x.size))
     hessian[np.ix_(free, free)] = curvature / unit
