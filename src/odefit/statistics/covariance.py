@@ -15,6 +15,8 @@ are given, and ||r||^2/(N - rank) otherwise.
   are conditional on it.
 * With the columns of R scaled to norm 1 and R = U diag(w) V', directions of negligible w are not determined
   by the data, and neither are parameters that take part in them.
+* Where the model is so strongly curved that J'J is not the Hessian H of the objective, H itself takes its place
+  (`directions_of_hessian`).
 * Residuals smaller than what the integration resolves say nothing of the noise: s^2 is not taken smaller than
   `resolution`^2.  A state y_j is known to rtol |y_j| + atol, an observable g to the sum of |dg/dy_j| times that, and
   `resolution` is the norm of these, weighted: what is not integrated has no part in it.  It is not smaller than
@@ -214,6 +216,21 @@ def find_directions(factor: Array, active: Flags, equality_rows: Array | None = 
         active=active,
         lost_parameters=parameters,
         met=free.size - basis.shape[1],
+    )
+
+
+def directions_of_hessian(hessian: Array) -> Directions:
+    """Return the directions of a regular minimum from its Hessian: zero for unknowns on a bound, else definite."""
+    active = np.diag(hessian) == 0.0
+    n, free = active.size, np.flatnonzero(~active)
+    sizes = np.sqrt(np.diag(hessian)[free])
+    values, vectors = np.linalg.eigh(hessian[np.ix_(free, free)] / np.outer(sizes, sizes))
+    root = (vectors / np.sqrt(values)) / sizes[:, None]
+    return Directions(
+        root=_spread_out(root, free, n),
+        lost=np.zeros((n, 0)),
+        active=active,
+        lost_parameters=np.zeros(n, dtype=bool),
     )
 
 
