@@ -39,11 +39,12 @@ from odefit.model.functions_for_tracing import (
     sin,
     sinh,
     sqrt,
+    table,
     tan,
     tanh,
     where,
 )
-from odefit.problem import Experiment, Measurements, Noise, Parameter, Period, Problem, Settings
+from odefit.problem import Experiment, Measurements, Noise, Parameter, Period, Problem, Settings, Table
 from odefit.strategy import Comparison, FitResult, compare, with_synthetic_data
 from odefit.transcribe import Evaluator, PointEvaluation
 
@@ -69,6 +70,7 @@ __all__ = [
     "ProblemError",
     "Settings",
     "SimulationWarning",
+    "Table",
     "UnsupportedError",
     "absolute",
     "acos",
@@ -96,6 +98,7 @@ __all__ = [
     "sin",
     "sinh",
     "sqrt",
+    "table",
     "tan",
     "tanh",
     "where",

@@ -22,6 +22,7 @@ from typing import Any
 import casadi as ca
 
 from odefit.compile.functions import SymbolicFunction
+from odefit.compile.table_inputs import PlacedTables, TableShape, TimeCall
 from odefit.errors import ProblemError
 from odefit.model import Model
 from odefit.problem import Experiment, Problem, initial_name, state_of_initial
@@ -33,10 +34,11 @@ Pattern = tuple[tuple[str, str | None], ...]
 
 @dataclass(frozen=True)
 class Variant:
-    """One right-hand side: definitions that are entries of p, and expressions put in their place."""
+    """One right-hand side: definitions that are entries of p, expressions put in their place, and shapes of tables."""
 
     lifted: tuple[str, ...]
     inlined: tuple[tuple[str, str], ...]
+    tables: tuple[TableShape, ...] = ()
 
 
 def pattern_of(experiment: Experiment) -> Pattern:
@@ -57,8 +59,8 @@ def stack(parts: Iterable[Any]) -> Any:
     return ca.vertcat(*scalars) if scalars else ca.SX(0, 1)
 
 
-def variant_of(problem: Problem, pattern: Pattern) -> Variant:
-    """Decide what is lifted and what is inlined for the experiments with this pattern."""
+def variant_of(problem: Problem, pattern: Pattern, tables: tuple[TableShape, ...] = ()) -> Variant:
+    """Decide what is lifted and what is inlined for the experiments with this pattern and such tables."""
     model = problem.model
     moving = {model.time, *model.states}
     ever = {name for e in problem.experiments for name in e.overrides if state_of_initial(name) is None}
@@ -78,16 +80,20 @@ def variant_of(problem: Problem, pattern: Pattern) -> Variant:
             inlined.append((name, text))
         elif not moves and name in model.definitions:
             lifted.append(name)
-    return Variant(tuple(lifted), tuple(inlined))
+    return Variant(tuple(lifted), tuple(inlined), tables)
 
 
 def parameters_of(problem: Problem, variant: Variant) -> tuple[str, ...]:
-    """Return the entries of p: the model's parameters that are not chosen by row, what is lifted, own ones of sigma."""
+    """Return the entries of p.
+
+    They are the model's parameters that are not chosen by row, what is lifted, and own ones of sigma and of tables.
+    """
     by_row = problem.slots.by_row
     texts = dict.fromkeys(sigma_expressions(problem).values())
     sigmas = (resolve_in_experiment(problem, problem.expression(text), None) for text in texts)
-    sigma_names = {name for sigma in sigmas for name in names_in(sigma)} & {*problem.own_symbols} - {*by_row}
-    return (*(name for name in problem.model.parameters if name not in by_row), *variant.lifted, *sorted(sigma_names))
+    further = {name for sigma in sigmas for name in names_in(sigma)} & {*problem.own_symbols} - {*by_row}
+    further |= {name for shape in variant.tables for name in shape.names} & {*problem.own_symbols}
+    return (*(name for name in problem.model.parameters if name not in by_row), *variant.lifted, *sorted(further))
 
 
 def formal_parameters(problem: Problem) -> tuple[str, ...]:
@@ -115,15 +121,20 @@ def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> Symbol
     # the value of an inlined parameter is not used: its expression stands in the right-hand side
     expressions = [ca.SX.nan() if name in inlined else symbol_of(problem, name) for name in names]
     expressions += [initial[name] for name in model.states]
+    tables = PlacedTables(problem, variant.tables)
     outputs = resolved(problem, expressions, replacing)
     formal = formal_parameters(problem)
     _refuse_unknown(problem, [*names, *map(initial_name, model.states)], outputs, {*formal} - inlined, constants)
     return SymbolicFunction(
         name="map",
         time=ca.SX.sym("t"),
-        arrays=(("q", stack(symbol_of(problem, name) for name in formal)), ("c", stack(constants)), ("u", ca.SX(0, 1))),
+        arrays=(
+            ("q", stack(symbol_of(problem, name) for name in formal)),
+            ("c", stack(constants)),
+            ("u", tables.inputs),
+        ),
         by=("q",),
-        out=stack(outputs),
+        out=tables.placed(stack(outputs)),
     )
 
 
@@ -159,6 +170,7 @@ def model_functions(problem: Problem, variant: Variant, observables: tuple[str, 
     texts = sigma_expressions(problem)
     expressions += [problem.expression(texts[name]) if name in texts else ca.SX(0) for name in observables if texts]
     outputs = resolved(problem, expressions, replacing, keeping=variant.lifted)
+    tables = PlacedTables(problem, variant.tables)
     n, m = len(model.states), len(observables)
     for name, expression in zip(model.states, outputs[:n], strict=True):
         for other in sorted(names_in(expression) & {*by_row}):
@@ -170,7 +182,7 @@ def model_functions(problem: Problem, variant: Variant, observables: tuple[str, 
     common = (
         ("y", stack(model.symbols[name] for name in model.states)),
         ("p", stack(symbol_of(problem, name) for name in names)),
-        ("u", ca.SX(0, 1)),
+        ("u", tables.inputs),
     )
     a = stack(symbol_of(problem, name) for name in by_row)
     time = model.symbols[model.time]
@@ -182,10 +194,23 @@ def model_functions(problem: Problem, variant: Variant, observables: tuple[str, 
             "trajectory uses it; add it to the equations as a definition of its own."
         )
     by_measurement = (*common, ("a", a))
+    rhs = tables.placed(stack(outputs[:n]), within_piece=True)
+    observed = tables.placed(stack(outputs[n:]))
     functions = {
-        "rhs": SymbolicFunction("rhs", time, common, ("y", "p"), stack(outputs[:n]), directional=True),
-        "observe": SymbolicFunction("observe", time, by_measurement, ("y", "p", "a"), stack(outputs[n : n + m])),
+        "rhs": SymbolicFunction("rhs", time, common, ("y", "p"), rhs, directional=True),
+        "observe": SymbolicFunction("observe", time, by_measurement, ("y", "p", "a"), observed[:m]),
     }
     if texts:
-        functions["sigma"] = SymbolicFunction("sigma", time, by_measurement, ("y", "p", "a"), stack(outputs[n + m :]))
+        functions["sigma"] = SymbolicFunction("sigma", time, by_measurement, ("y", "p", "a"), observed[m:])
     return functions
+
+
+def time_calls(problem: Problem, variant: Variant) -> tuple[tuple[TimeCall, ...], tuple[tuple[str, str], ...]]:
+    """Return the calls of tables at a time in the right-hand side, and text and table of those at something moving."""
+    if not variant.tables:
+        return (), ()
+    tables = PlacedTables(problem, variant.tables)
+    replacing = {name: problem.expression(text) for name, text in variant.inlined}
+    rhs = [problem.model.rhs[name] for name in problem.model.states]
+    tables.placed(stack(resolved(problem, rhs, replacing, keeping=variant.lifted)), within_piece=True)
+    return tuple(tables.time_calls), tuple(tables.moving_calls.items())

@@ -18,10 +18,12 @@ from odefit.compile.conditions import (
     model_functions,
     parameters_of,
     pattern_of,
+    time_calls,
     variant_of,
 )
 from odefit.compile.functions import FunctionLibrary, NativeFunction
 from odefit.compile.penalties import penalty_function
+from odefit.compile.table_inputs import TimeCall, shapes_of
 from odefit.errors import UnsupportedError
 from odefit.model.kept import Kept
 from odefit.problem import Problem
@@ -35,12 +37,15 @@ class CompiledModel:
     """Native right-hand side of a model, with names for messages.
 
     ``rhs.value(t, y, p, u, out)``, its Jacobian with respect to (y, p) in CSR, and D2f[v, w].  What integrators work
-    out from its pattern is `kept` here.
+    out from its pattern is `kept` here.  `time_calls` are the calls of tables in it whose knots are times,
+    `moving_calls` text and table of those whose argument changes otherwise.
     """
 
     states: tuple[str, ...]
     parameters: tuple[str, ...]
     rhs: NativeFunction
+    time_calls: tuple[TimeCall, ...] = ()
+    moving_calls: tuple[tuple[str, str], ...] = ()
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
     @cached_property
@@ -92,7 +97,7 @@ def native_problem(problem: Problem) -> NativeProblem:
 def _fingerprint(problem: Problem) -> tuple[Any, ...]:
     """Return everything beside the model that decides which code a problem needs."""
     names = tuple((p.name, p.expression, p.per, p.penalty and p.penalty.kind) for p in problem.parameters)
-    patterns = tuple(pattern_of(e) for e in problem.experiments)
+    patterns = tuple((pattern_of(e), shapes_of(problem, e)) for e in problem.experiments)
     rules = tuple((rule.expression, rule.prior.kind) for rule in problem.rules)
     sigmas = tuple(sigma_expressions(problem).items())
     layout = problem.structure.slots
@@ -101,16 +106,16 @@ def _fingerprint(problem: Problem) -> tuple[Any, ...]:
 
 def _build(problem: Problem) -> NativeProblem:
     model = problem.model
-    for what in ("algebraic", "inputs", "mass", "implicit", "events"):
+    for what in ("algebraic", "mass", "implicit", "events"):
         if getattr(model, what):
             raise UnsupportedError(f"models with '{what}'")
-    patterns = [pattern_of(e) for e in problem.experiments]
+    patterns = [(pattern_of(e), shapes_of(problem, e)) for e in problem.experiments]
     distinct = list(dict.fromkeys(patterns))
-    symbolic = [variant_of(problem, pattern) for pattern in distinct]
+    symbolic = [variant_of(problem, *pattern) for pattern in distinct]
     variants = list(dict.fromkeys(symbolic))
     maps = [
         FunctionLibrary("parameter map", [map_function(problem, variant, pattern)])["map"]
-        for variant, pattern in zip(symbolic, distinct, strict=True)
+        for variant, (pattern, _) in zip(symbolic, distinct, strict=True)
     ]
     penalty = penalty_function(problem)
     return NativeProblem(
@@ -129,5 +134,5 @@ def _build_variant(problem: Problem, variant: Variant) -> NativeVariant:
     functions = model_functions(problem, variant, problem.observables)
     library = FunctionLibrary(title, list(functions.values()))
     sigma = library["sigma"] if "sigma" in functions else None
-    model = CompiledModel(problem.model.states, names, library["rhs"])
+    model = CompiledModel(problem.model.states, names, library["rhs"], *time_calls(problem, variant))
     return NativeVariant(model, library["observe"], sigma, variant)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from odefit.integrate.single_method import SingleMethod
 
 Array = npt.NDArray[np.float64]
+_NO_INPUTS = np.empty(0)
 
 
 class Status(IntEnum):
@@ -36,6 +37,7 @@ class Status(IntEnum):
     NOT_SOLVED = 7
     STIFF = 8
     REORDER = 9
+    OUTSIDE_TABLE = 10
 
     @property
     def sentence(self) -> str:
@@ -72,6 +74,7 @@ _SENTENCES = {
     ),
     Status.STIFF: "the model was recognised as stiff at t = {t}",
     Status.REORDER: "the equations of the step behind t = {t} need another order of elimination",
+    Status.OUTSIDE_TABLE: ("the solution could not be continued beyond t = {t}: {refusal}"),
 }
 
 
@@ -91,6 +94,8 @@ class Run(NamedTuple):
         First-order seeds (n, q) and (n_p, q): derivatives of y0 and p in q directions.
     d2y0, d2p
         Second-order seeds (n, q (q + 1)/2) and (n_p, q (q + 1)/2), pairs a <= b of directions.
+    kinks
+        Times at which a step ends, while integration goes on: the right-hand side is continuous there, but not smooth.
     """
 
     t0: float
@@ -103,18 +108,22 @@ class Run(NamedTuple):
     dp: Array
     d2y0: Array
     d2p: Array
+    kinks: Array = np.empty(0)
 
     @classmethod
-    def of(cls, seeds: Seeds, t0: float, times: Array, ends: Array | None = None) -> Run:
+    def of(
+        cls, seeds: Seeds, t0: float, times: Array, ends: Array | None = None, u: Array = _NO_INPUTS,
+        kinks: Array = _NO_INPUTS,
+    ) -> Run:  # fmt: skip
         """Make the run of an experiment with these seeds from `t0`; without `ends` it is one piece."""
         if ends is None:
             ends = piece_ends(t0, times)
         p, y0, dp, dy0, d2p, d2y0 = seeds
-        return cls(t0, y0, p, _NO_INPUTS, times, ends, dy0, dp, d2y0, d2p)
+        return cls(t0, y0, p, u, times, ends, dy0, dp, d2y0, d2p, kinks)
 
 
 def piece_ends(t0: float, times: Array, stops: Array | None = None) -> Array:
-    """Return the ends of the pieces of a run to ``times[-1]`` that restarts at `stops`."""
+    """Return the ends of the pieces of a run to ``times[-1]`` that restarts at `stops`, which are sorted."""
     if not times.size or times[-1] <= t0:
         return np.empty(0)
     end = times[-1:]
@@ -161,9 +170,6 @@ class StepGrid(NamedTuple):
         return tuple(np.split(self.steps, np.cumsum(self.counts[len(Counters._fields) :])[:-1]))
 
 
-_NO_INPUTS = np.empty(0)
-
-
 class Counters(NamedTuple):
     """What an integration cost."""
 
@@ -195,6 +201,8 @@ class Trajectory(NamedTuple):
         solves the variational equations to tolerance.
     counts
         The numbers of `counters`, then the steps of each piece.
+    refusal
+        With the status OUTSIDE_TABLE: which table was asked for what, in words.
     """
 
     status: Status
@@ -207,6 +215,7 @@ class Trajectory(NamedTuple):
     error_ratio: float
     derivatives: str
     counts: npt.NDArray[np.int64]
+    refusal: str = ""
 
     @property
     def counters(self) -> Counters:
@@ -215,13 +224,14 @@ class Trajectory(NamedTuple):
 
     def sentence(self, model: CompiledModel) -> str:
         """Say in words how the integration ended."""
-        return ending(self.status, self.t_end, self.cause, model)
+        return ending(self.status, self.t_end, self.cause, model, self.refusal)
 
 
-def ending(status: Status, t_end: float, cause: int, model: CompiledModel) -> str:
-    """Say in words how an integration ended; `cause` is the state to blame (-1: none)."""
+def ending(status: Status, t_end: float, cause: int, model: CompiledModel, refusal: str = "") -> str:
+    """Say in words how an integration ended; `cause` is the state to blame (-1: none), `refusal` what a table said."""
     name = model.states[cause] if 0 <= cause < len(model.states) else "the model"
-    return status.sentence.format(t=f"{t_end:.6g}", cause=name)
+    reason = refusal or "a table was asked for a value that it does not have"
+    return status.sentence.format(t=f"{t_end:.6g}", cause=name, refusal=reason)
 
 
 class Integrator(Protocol):

@@ -54,7 +54,7 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, kept):
     """
     method, sink, value, directions, jacobian, second = addresses
     rtol, atol, max_steps, choices, order, replay = numbers
-    t0, y0, p, u, times, ends, dy0, dp, d2y0, d2p = run
+    t0, y0, p, u, times, ends, dy0, dp, d2y0, d2p, kinks = run
     steps, orders, counts = grid
     table = np.empty((1, _WIDTH), np.int64)
     q = dy0.shape[1]
@@ -63,7 +63,7 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, kept):
         (
             value, directions, jacobian, second, y0.size, p.size, q, q, t0, rtol, atol, max_steps, choices, p, u, y0,
             dy0.reshape(dy0.size), dp.reshape(dp.size), d2y0.reshape(d2y0.size), d2p.reshape(d2p.size), times, ends,
-            steps, orders, counts, stop, sink, method,
+            kinks, steps, orders, counts, stop, sink, method,
         ),
     )  # fmt: skip
     table[0, _ELIMINATION] = elimination

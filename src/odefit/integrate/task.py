@@ -35,8 +35,8 @@ class Task(NamedTuple):
         Bits that belong to the method (see there).
     p, u, y0, dy0, dp, d2y0, d2p
         Parameters, inputs, initial state and seeds, see `odefit.integrate.Run`; matrices row by row.
-    times, ends
-        Output times, and the ends of the pieces.
+    times, ends, kinks
+        Output times, the ends of the pieces, and times within them at which a step ends but integration goes on.
     steps, orders, counts
         The grid; `counts` holds, behind room for the numbers of `Counters`, how many steps each piece has.
     stop
@@ -68,6 +68,7 @@ class Task(NamedTuple):
     d2p: Floats
     times: Floats
     ends: Floats
+    kinks: Floats
     steps: Floats
     orders: Integers
     counts: Integers

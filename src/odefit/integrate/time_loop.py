@@ -20,8 +20,10 @@ from odefit.integrate.stepping import longer
 from odefit.integrate.task import call_sink, elimination_at, task_at
 from odefit.native.kernel import kernel, named
 from odefit.native.pool import keep_alive
+from odefit.native.table_slots import MIDDLE, REFUSED, SLOT
 
 _OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _, _NOT_SOLVED = map(int, tuple(Status)[:8])
+_OUTSIDE_TABLE = int(Status.OUTSIDE_TABLE)
 _COUNTERS = len(Counters._fields)
 _SMALLEST_STEP = 1e-290
 _TINY = 4.0 * float(np.finfo(float).eps)
@@ -79,6 +81,31 @@ def _step_length(t, h, t_end, stride, attempts, max_steps, was_nonfinite):
     return (_TOO_MANY if attempts + stride > max_steps else _OK), h, last
 
 
+@kernel(inline=True)
+def _next_stop(task, t, t_end, kink):
+    """Return the next time at which a step has to end, and which kink it is or comes before."""
+    kinks = task.kinks
+    while kink < kinks.size and kinks[kink] - t <= _TINY * max(abs(t), abs(kinks[kink])):
+        kink += 1
+    return (kinks[kink] if kink < kinks.size and kinks[kink] < t_end else t_end), kink
+
+
+@kernel(inline=True)
+def _forget_refusals(u):
+    """Let go of what tables were asked for in vain in an earlier integration."""
+    for at in range(1, u.size, SLOT):
+        u[at + REFUSED], u[at + REFUSED + 1] = np.nan, np.nan
+
+
+@kernel(inline=True)
+def _was_refused(u):
+    """Tell whether a table was asked for a value that it does not have."""
+    for at in range(1, u.size, SLOT):
+        if not (math.isnan(u[at + REFUSED]) and math.isnan(u[at + REFUSED + 1])):
+            return True
+    return False
+
+
 def _output(interpolate: Any) -> Any:
     """Return the kernel that hands what was asked for up to `t_new` to the sink, and tells which output is next."""
 
@@ -107,11 +134,12 @@ def time_loop(name: str, method: Method) -> Any:
         counts, ends = task.counts, task.ends
         for j in range(_COUNTERS if replay else counts.size):
             counts[j] = 0
+        _forget_refusals(task.u)
         room = make_room(task, elimination, order)
         differentiates = order >= 1 and task.n_directions > 0
         status, cause, ratio_most = _OK, -1, 0.0
         t, h, rejected, attempts, step = task.start, 0.0, 0, 0, 0
-        next_time = 0
+        next_time, kink = 0, 0
         while next_time < task.times.size and (task.times[next_time] <= t or task.n == 0):
             call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
             next_time += 1
@@ -120,6 +148,8 @@ def time_loop(name: str, method: Method) -> Any:
             t_end, begun = ends[piece], n_taken
             behind = step + counts[_COUNTERS + piece] if replay else 0
             was_nonfinite = False
+            if task.u.size > 0:
+                task.u[MIDDLE] = t + 0.5 * (t_end - t)
             status, cause, h = begin(task, elimination, room, t, t_end, replay)
             if status == _NONFINITE_START and piece > 0:
                 status = _NONFINITE
@@ -127,7 +157,9 @@ def time_loop(name: str, method: Method) -> Any:
                 if replay:
                     h, last = task.steps[step], step + stride == behind
                 else:
-                    status, h, last = _step_length(t, h, t_end, stride, attempts, task.max_steps, was_nonfinite)
+                    t_stop, kink = _next_stop(task, t, t_end, kink)
+                    status, h, last = _step_length(t, h, t_stop, stride, attempts, task.max_steps, was_nonfinite)
+                    last = last and t_stop == t_end
                 if task.stop[0] != 0:
                     status = _STOPPED
                 if status != _OK:
@@ -175,6 +207,8 @@ def time_loop(name: str, method: Method) -> Any:
             if status != _OK:
                 break
 
+        if (status == _NONFINITE_START or status == _NONFINITE) and _was_refused(task.u):
+            status = _OUTSIDE_TABLE
         keep_alive(room.pool)
         counts[0], counts[1] = attempts - rejected, rejected
         return status, t, cause, ratio_most, next_time, n_taken, taken, orders

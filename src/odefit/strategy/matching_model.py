@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile.conditions import formal_parameters, stack
+from odefit.errors import UnsupportedError
 from odefit.problem import Experiment, Problem, state_of_initial
 from odefit.problem.resolution import resolve_in_experiment, symbol_of
 
@@ -146,6 +147,8 @@ class MatchingModel:
 
 def matching_models(problem: Problem) -> tuple[MatchingModel, ...]:
     """Return the records of all experiments; they are made once for a model."""
+    if problem.model.tables or problem.tables:
+        raise UnsupportedError('start values from the data (start = "auto") for a model that calls tables')
     names = tuple((p.name, p.expression, p.per) for p in problem.parameters)
     key = ("matching", problem.experiments, names, problem.observables, problem.structure.slots.by_row)
     return problem.model.kept.get(key, lambda: tuple(_matching_model(problem, e) for e in problem.experiments))

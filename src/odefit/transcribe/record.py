@@ -95,6 +95,7 @@ def task_records(
         n=model.n_states, n_parameters=model.n_parameters, n_columns=columns.size,
         n_directions=compiled.n_directions[o.experiment], start=float(o.t0), rtol=0.0, atol=0.0, max_steps=0, choices=0,
         p=_NONE, u=_NONE, y0=_NONE, dy0=_NONE, dp=_NONE, d2y0=_NONE, d2p=_NONE, times=o.times, ends=o.ends,
+        kinks=compiled.tables[o.experiment].kinks,
         steps=_NONE, orders=_NO_INDICES, counts=_NO_INDICES, stop=_NO_INDICES, sink=0, method=0,
     )  # fmt: skip
     measured = Measured(

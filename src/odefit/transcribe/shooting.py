@@ -62,6 +62,9 @@ class Shooter:
         settle_tasks(self._table, plan.first_count, self._counts, (self._rtol, self._atol), self._stop.array, _sink())
         self._shared = plan.shared
         compiled = plan.compiled
+        self._inputs = [compiled.new_inputs(o.experiment) for o in plan.data.of_experiment]
+        for row, u in zip(self._table, self._inputs, strict=True):
+            FITTING.set(row, Task, "u", u)
         self._selections = [
             Selection(self._integrator, compiled.model(o.experiment), self._rtol, self._max_steps)
             for o in plan.data.of_experiment
@@ -106,6 +109,12 @@ class Shooter:
         """Integrate all tasks at `x` on the present grids and fill their rows."""
         return self._shoot_all(x, order, True, residual, jacobian)
 
+    def refusal(self, i: int) -> str:
+        """Say which table task `i` asked in vain, "" if it did not."""
+        return self._plan.compiled.structure.tables[self._plan.data.of_experiment[i].experiment].refusal(
+            self._inputs[i]
+        )
+
     def forget(self) -> None:
         """Let go of what earlier adaptations told about the choice of methods."""
         for selection in self._selections:
@@ -114,7 +123,8 @@ class Shooter:
     def trajectory(self, x: Array, o: Observation, order: int, grid: StepGrid | None) -> Trajectory:
         """Integrate one experiment at `x`."""
         compiled = self._plan.compiled
-        run = Run.of(compiled.parameters(x, o.experiment, order), o.t0, o.times, o.ends)
+        tables, u = compiled.structure.tables[o.experiment], compiled.new_inputs(o.experiment)
+        run = Run.of(compiled.parameters(x, o.experiment, order), o.t0, o.times, o.ends, u, tables.kinks)
         return self._integrator.solve(
             compiled.model(o.experiment), run, grid=grid, rtol=self._rtol, atol=self._atol, order=order,
             max_steps=self._max_steps, stop=self._stop,

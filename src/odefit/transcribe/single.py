@@ -184,7 +184,8 @@ class SingleShooting:
 
     def _words_for_failure(self, shot: Shot) -> str:
         number = self.observations[shot.failed].experiment
-        words = ending(Status(shot.status), shot.t_end, shot.cause, self.compiled.model(number))
+        refusal = self._shooter.refusal(shot.failed) if shot.status == Status.OUTSIDE_TABLE else ""
+        words = ending(Status(shot.status), shot.t_end, shot.cause, self.compiled.model(number), refusal)
         names = self.plan.experiment_names
         return f"experiment '{names[number]}': {words}" if len(names) > 1 else words
 
@@ -194,7 +195,9 @@ class SingleShooting:
             return "the sum of squares is too large for a number"
         if bad[0] >= self.n_data:
             return "a prior has no finite value"
-        return f"an observable has no finite value at t = {self._time_of(int(bad[0])):g}"
+        refusals = filter(None, map(self._shooter.refusal, range(len(self.observations))))
+        reason = next((f": {words}" for words in refusals), "")
+        return f"an observable has no finite value at t = {self._time_of(int(bad[0])):g}{reason}"
 
     def _words_for_derivative(self, row: int, jacobian: Array) -> str:
         column = int(np.flatnonzero(~np.isfinite(jacobian[row]))[0])

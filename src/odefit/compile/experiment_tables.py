@@ -1,0 +1,83 @@
+"""The tables of one experiment: their data, where they bring steps to an end, and inputs for tasks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.compile.table_data import axes_of, corners, packed_table, range_of
+from odefit.compile.table_inputs import TimeCall, n_inputs, shapes_of
+from odefit.native.table_slots import ADDRESS, REFUSED, SLOT
+from odefit.problem import Experiment, Problem
+
+Array = npt.NDArray[np.float64]
+Packed = dict[tuple[int, str | None], Array]
+
+
+class ExperimentTables:
+    """Packed tables of an experiment.  Inputs hold addresses of its data: it must live as long as they are used.
+
+    Parameters
+    ----------
+    calls
+        Calls in the right-hand side whose argument is the time.
+    packed
+        Data of tables that were packed for other experiments already; added to.
+
+    Attributes
+    ----------
+    jumps, kinks
+        Times at which the right-hand side jumps, and at which its slope does, sorted; no time is in both.
+    """
+
+    def __init__(self, problem: Problem, experiment: Experiment, calls: Iterable[TimeCall], packed: Packed) -> None:
+        self._shapes = shapes_of(problem, experiment)
+        self._names: list[str] = []
+        self._ranges: list[list[tuple[float, float]]] = []
+        self._data: list[Array] = []
+        for shape in self._shapes:
+            table = problem.table(shape.name, experiment)
+            ranges = [range_of(table, knots) for knots in axes_of(table)]
+            for parameter in (None, *shape.names):
+                self._names.append(shape.name)
+                self._ranges.append(ranges)
+                key = (id(table), parameter)
+                if key not in packed:
+                    packed[key] = packed_table(table, parameter)
+                self._data.append(packed[key])
+        jumps, kinks = [np.empty(0)], [np.empty(0)]
+        for call in calls:
+            found = corners(problem.table(call.name, experiment), call.place)
+            for times, knots in zip((jumps, kinks), found, strict=True):
+                times.append((knots - call.shift) / call.rate)
+        self.jumps = np.unique(np.concatenate(jumps))
+        self.kinks = np.setdiff1d(np.concatenate(kinks), self.jumps)
+
+    def new_inputs(self) -> Array:
+        """Return inputs u for one task, which remember nothing yet."""
+        u = np.zeros(n_inputs(self._shapes))
+        words = u.view(np.int64)
+        for slot, data in enumerate(self._data):
+            words[1 + SLOT * slot + ADDRESS] = data.ctypes.data
+            u[1 + SLOT * slot + REFUSED : 1 + SLOT * slot + REFUSED + 2] = np.nan
+        return u
+
+    def refusal(self, u: Array) -> str:
+        """Say which table was asked for a value that it does not have, "" if none was."""
+        for slot, (name, ranges) in enumerate(zip(self._names, self._ranges, strict=True)):
+            for k, (low, high) in enumerate(ranges):
+                argument = float(u[1 + SLOT * slot + REFUSED + k])
+                if not math.isnan(argument):
+                    return _refused(name, argument, low, high)
+        return ""
+
+
+def _refused(name: str, argument: float, low: float, high: float) -> str:
+    reach = f"from {low:g} to {high:g}" if math.isfinite(high) else f"from {low:g} on"
+    return (
+        f"the table '{name}' was asked for its value at {argument:.6g}, but it reaches {reach}; give it more rows, or "
+        'outside = "hold" or "extend"'
+    )

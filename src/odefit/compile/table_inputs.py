@@ -1,0 +1,168 @@
+"""How native code is given tables: their places in the inputs u, and calls of them in expressions.
+
+The inputs of a model that calls tables are
+
+    u = (middle, slot 0, slot 1, ..)
+
+*Middle* is a time within the piece that is integrated: a table of kind "hold" does not change within a piece, so the
+right-hand side asks for it there, and the end of a piece belongs to the piece before it.  A *slot* of `SLOT` numbers is
+one table: the address of its data (see `odefit.compile.table_data`), what a look-up remembers from call to call (the
+interval it found, for each argument), and the arguments of a look-up that was refused.  So nothing of a table but the
+names of parameters in it is compiled, and each task has its own memory.
+
+In an expression a slot is a group of symbols, one for each derivative that a look-up returns: ``CALL(slot[0], x)`` is
+the value, ``CALL(slot[1], x)`` its derivative by x; `DERIVATIVES` says which symbol is the derivative of which.
+
+**Parameters as values.**  Interpolation (but for pchip) is linear in the values, so a table with the parameters v_i
+among its values is
+
+    U(x) = B_0(x) + sum_i v_i B_i(x),
+
+where B_0 interpolates the numbers, with 0 for the parameters, and B_i interpolates 1 where v_i stands and 0 elsewhere.
+Each B is a table of numbers with a slot of its own, and derivatives by the v_i are exact.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import casadi as ca
+
+from odefit.errors import UnsupportedError
+from odefit.model.table_calls import call_table, table_of_symbol, with_calls_replaced
+from odefit.native.table_slots import MIDDLE, SLOT
+from odefit.problem import Experiment, Problem
+from odefit.problem.resolution import symbol_of
+
+ORDERS = ((0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
+"""Which derivative each symbol of a slot is, by first and second argument."""
+
+DERIVATIVES = {0: (1, 2), 1: (3, 4), 2: (4, 5)}
+
+
+class TableShape(NamedTuple):
+    """What code depends on of a table: name, number of arguments, parameters among its values, whether it has steps."""
+
+    name: str
+    arguments: int
+    names: tuple[str, ...]
+    stepwise: bool
+
+
+class TimeCall(NamedTuple):
+    """A call of the right-hand side whose argument number `place` is ``shift + rate t``."""
+
+    name: str
+    place: int
+    shift: float
+    rate: float
+
+
+def shapes_of(problem: Problem, experiment: Experiment) -> tuple[TableShape, ...]:
+    """Return the shapes of all tables of an experiment."""
+    names = dict.fromkeys((*problem.tables, *experiment.tables))
+    tables = ((name, problem.table(name, experiment)) for name in sorted(names))
+    return tuple(TableShape(name, one.arguments, one.names, one.kind == "hold") for name, one in tables)
+
+
+def n_inputs(shapes: Sequence[TableShape]) -> int:
+    """Return the number of inputs that these tables need."""
+    slots = sum(1 + len(shape.names) for shape in shapes)
+    return 1 + SLOT * slots if slots else 0
+
+
+def first_slots(shapes: Sequence[TableShape]) -> dict[str, int]:
+    """Return the first slot of each table: that of its numbers, followed by one for each parameter."""
+    result, at = {}, 0
+    for shape in shapes:
+        result[shape.name] = at
+        at += 1 + len(shape.names)
+    return result
+
+
+class PlacedTables:
+    """Puts the slots of an experiment's tables into expressions.
+
+    Attributes
+    ----------
+    inputs
+        The symbols u.
+    time_calls
+        Calls of tables with an argument that depends on time alone, of expressions placed `within_piece`.
+    moving_calls
+        Texts of further calls whose argument changes along the trajectory, of tables with steps or corners.
+    """
+
+    def __init__(self, problem: Problem, shapes: Sequence[TableShape]) -> None:
+        self._problem = problem
+        self._shapes = {shape.name: shape for shape in shapes}
+        self._first = first_slots(shapes)
+        self._time = problem.model.symbols[problem.model.time]
+        self.inputs: Any = ca.SX.sym("(input)", n_inputs(shapes)) if shapes else ca.SX(0, 1)
+        self.time_calls: dict[TimeCall, None] = {}
+        self.moving_calls: dict[str, str] = {}
+
+    def placed(self, out: Any, *, within_piece: bool = False) -> Any:
+        """Return a column of expressions with slots in the place of tables; in the right-hand side `within_piece`."""
+        if not self._shapes:
+            return out
+        return with_calls_replaced(out, self._within_piece if within_piece else self._value)
+
+    def _within_piece(self, table: Any, arguments: tuple[Any, ...]) -> Any:
+        name = str(table_of_symbol(table.name()))
+        symbols = {symbol.name() for symbol in ca.symvar(ca.vertcat(*arguments))}
+        if self._time.name() in symbols or symbols & {*self._problem.model.states}:
+            arguments = tuple(self._noted(name, place, argument) for place, argument in enumerate(arguments))
+        return self._value(table, arguments)
+
+    def _noted(self, name: str, place: int, argument: Any) -> Any:
+        """Note where the argument of a call in the right-hand side meets knots; return what to call instead."""
+        symbols, time = {symbol.name() for symbol in ca.symvar(argument)}, self._time
+        stepwise = self._shapes[name].stepwise
+        if time.name() not in symbols and not symbols & {*self._problem.model.states}:
+            return argument
+        if symbols == {time.name()}:
+            affine = _affine(argument, time)
+            if affine is not None:
+                self.time_calls[TimeCall(name, place, *affine)] = None
+                return ca.substitute(argument, time, self.inputs[MIDDLE]) if stepwise else argument
+        text = f"{name}({_text(argument)})"
+        if stepwise and not symbols & {*self._problem.model.states}:
+            raise UnsupportedError(
+                f"the table {text} of kind 'hold', whose argument is not a multiple of '{time.name()}' plus a number"
+            )
+        self.moving_calls[text] = name
+        return argument
+
+    def _value(self, table: Any, arguments: tuple[Any, ...]) -> Any:
+        name = str(table_of_symbol(table.name()))
+        shape, at = self._shapes[name], 1 + SLOT * self._first[name]
+        value = call_table(self.inputs[at], arguments)
+        for i, parameter in enumerate(shape.names):
+            basis = call_table(self.inputs[at + SLOT * (i + 1)], arguments)
+            value += symbol_of(self._problem, parameter) * basis
+        return value
+
+
+def _affine(argument: Any, time: Any) -> tuple[float, float] | None:
+    """Return shift and rate of an argument ``shift + rate t``; None if it is no such."""
+    if has_table(argument):
+        return None
+    rate = ca.jacobian(argument, time)
+    if ca.symvar(rate):
+        return None
+    shift, slope = float(ca.evalf(ca.substitute(argument, time, ca.SX(0)))), float(ca.evalf(rate))
+    return (shift, slope) if math.isfinite(shift) and math.isfinite(slope) and slope != 0.0 else None
+
+
+def has_table(expression: Any) -> bool:
+    """Tell whether a table is called in an expression."""
+    return any(table_of_symbol(symbol.name()) is not None for symbol in ca.symvar(expression))
+
+
+def _text(expression: Any) -> str:
+    text = str(expression)
+    text = text[1:-1] if text.startswith("(") and text.endswith(")") else text
+    return text if len(text) <= 40 else text[:37] + "..."
