@@ -15,6 +15,7 @@ from odefit.errors import OdefitError
 from odefit.formats import load_problem
 from odefit.integrate import Status
 from odefit.integrate.experiment import solve_experiment
+from odefit.integrate.state_conditions import words_for_state_conditions
 from odefit.native.stop import StopFlag, stop_on_interrupt
 from odefit.problem import Problem
 from odefit.solve import Solver, TraceRow
@@ -111,11 +112,14 @@ def simulate(
     -------
     DataFrame
         Columns experiment, time, then all states and definitions.  Where the integration could not
-        go on, values are NaN and a `SimulationWarning` says why.
+        go on, values are NaN and a `SimulationWarning` says why; another one names conditions on states,
+        which steps may miss.
     """
     if parameters:
         problem = problem.at(parameters)
     compiled = compile_problem(problem)
+    if words := words_for_state_conditions(compiled):
+        warnings.warn(words, SimulationWarning, stacklevel=2)
     parts: list[_Part] = []
     for number, experiment in enumerate(problem.experiments):
         experiment_times = data_times(problem, experiment, times)

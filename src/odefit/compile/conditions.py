@@ -16,29 +16,41 @@ values are part of the map.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import casadi as ca
 
 from odefit.compile.functions import SymbolicFunction
+from odefit.compile.switches import PIECE_LENGTH, PIECE_START, Split, split_at_conditions, stretched
 from odefit.compile.table_inputs import PlacedTables, TableShape, TimeCall
-from odefit.errors import ProblemError
+from odefit.errors import ProblemError, UnsupportedError
 from odefit.model import Model
 from odefit.problem import Experiment, Problem, initial_name, state_of_initial
 from odefit.problem.noise import sigma_expressions
-from odefit.problem.resolution import computed_parameters, names_in, resolve_in_experiment, resolved, symbol_of
+from odefit.problem.resolution import (
+    computed_parameters,
+    names_in,
+    resolve_in_experiment,
+    resolved,
+    symbol_of,
+    tables_in,
+)
 
 Pattern = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One right-hand side: definitions that are entries of p, expressions put in their place, and shapes of tables."""
+    """One right-hand side: definitions that are entries of p, expressions put in their place, and shapes of tables.
+
+    `moving`: conditions in time depend on parameters, and start and length of a piece are the last entries of p.
+    """
 
     lifted: tuple[str, ...]
     inlined: tuple[tuple[str, str], ...]
     tables: tuple[TableShape, ...] = ()
+    moving: bool = False
 
 
 def pattern_of(experiment: Experiment) -> Pattern:
@@ -80,20 +92,42 @@ def variant_of(problem: Problem, pattern: Pattern, tables: tuple[TableShape, ...
             inlined.append((name, text))
         elif not moves and name in model.definitions:
             lifted.append(name)
-    return Variant(tuple(lifted), tuple(inlined), tables)
+    fixed = Variant(tuple(lifted), tuple(inlined), tables)
+    split = split_of(problem, fixed)
+    moving = split is not None and split.depends_on_parameters(model.symbols[model.time])
+    return replace(fixed, moving=moving)
+
+
+def split_of(problem: Problem, variant: Variant) -> Split | None:
+    """Return the right-hand side with its conditions in time taken out; None if all of it is smooth."""
+    model = problem.model
+    out = _resolved_in(problem, variant, [model.rhs[name] for name in model.states])
+    split = split_at_conditions(stack(out), model.symbols[model.time], stack(model.symbols[s] for s in model.states))
+    for table in () if split is None else sorted(tables_in(split.switches)):
+        raise UnsupportedError(f"a condition in time that depends on the table '{table}'")
+    return split
+
+
+def _resolved_in(problem: Problem, variant: Variant, expressions: list[Any]) -> list[Any]:
+    """Return expressions in t, y and p, definitions inlined."""
+    replacing = {name: problem.expression(text) for name, text in variant.inlined}
+    return resolved(problem, expressions, replacing, keeping=variant.lifted)
 
 
 def parameters_of(problem: Problem, variant: Variant) -> tuple[str, ...]:
     """Return the entries of p.
 
-    They are the model's parameters that are not chosen by row, what is lifted, and own ones of sigma and of tables.
+    They are the model's parameters that are not chosen by row, what is lifted, own ones of sigma and of tables, and
+    with moving ends of pieces start and length of the piece.
     """
     by_row = problem.slots.by_row
     texts = dict.fromkeys(sigma_expressions(problem).values())
     sigmas = (resolve_in_experiment(problem, problem.expression(text), None) for text in texts)
     further = {name for sigma in sigmas for name in names_in(sigma)} & {*problem.own_symbols} - {*by_row}
     further |= {name for shape in variant.tables for name in shape.names} & {*problem.own_symbols}
-    return (*(name for name in problem.model.parameters if name not in by_row), *variant.lifted, *sorted(further))
+    model = (name for name in problem.model.parameters if name not in by_row)
+    piece = (PIECE_START, PIECE_LENGTH) if variant.moving else ()
+    return (*model, *variant.lifted, *sorted(further), *piece)
 
 
 def formal_parameters(problem: Problem) -> tuple[str, ...]:
@@ -118,8 +152,10 @@ def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> Symbol
         elif name not in inlined:
             replacing[name] = value
     names = parameters_of(problem, variant)
-    # the value of an inlined parameter is not used: its expression stands in the right-hand side
-    expressions = [ca.SX.nan() if name in inlined else symbol_of(problem, name) for name in names]
+    # the value of an inlined parameter is not used: its expression stands in the right-hand side; kernels fill in
+    # start and length of a piece
+    unused = {**dict.fromkeys(inlined, ca.SX.nan()), PIECE_START: ca.SX(0), PIECE_LENGTH: ca.SX(0)}
+    expressions = [unused[name] if name in unused else symbol_of(problem, name) for name in names]
     expressions += [initial[name] for name in model.states]
     tables = PlacedTables(problem, variant.tables)
     outputs = resolved(problem, expressions, replacing)
@@ -158,18 +194,20 @@ def _refuse_unknown(
             )
 
 
-def model_functions(problem: Problem, variant: Variant, observables: tuple[str, ...]) -> Mapping[str, SymbolicFunction]:
+def model_functions(
+    problem: Problem, variant: Variant, observables: tuple[str, ...], split: Split | None = None
+) -> Mapping[str, SymbolicFunction]:
     """Return right-hand side and observables as functions of ``t, y, p`` (and ``a``), definitions inlined.
 
-    Where noise is given by expressions, "sigma" is the standard deviation of each observable (0 where it is not).
+    Where noise is given by expressions, "sigma" is the standard deviation of each observable (0 where it is not).  With
+    `split` the conditions in time of the right-hand side are its inputs u, and "switches" tells where they change.
     """
     model: Model = problem.model
     by_row = problem.slots.by_row
-    replacing = {name: problem.expression(text) for name, text in variant.inlined}
     expressions = [*(model.rhs[name] for name in model.states), *(model.symbols[name] for name in observables)]
     texts = sigma_expressions(problem)
     expressions += [problem.expression(texts[name]) if name in texts else ca.SX(0) for name in observables if texts]
-    outputs = resolved(problem, expressions, replacing, keeping=variant.lifted)
+    outputs = _resolved_in(problem, variant, expressions)
     tables = PlacedTables(problem, variant.tables)
     n, m = len(model.states), len(observables)
     for name, expression in zip(model.states, outputs[:n], strict=True):
@@ -179,11 +217,10 @@ def model_functions(problem: Problem, variant: Variant, observables: tuple[str, 
                 "one experiment; such a parameter may enter observables only."
             )
     names = parameters_of(problem, variant)
-    common = (
-        ("y", stack(model.symbols[name] for name in model.states)),
-        ("p", stack(symbol_of(problem, name) for name in names)),
-        ("u", tables.inputs),
-    )
+    piece = ca.SX.sym("piece", 2) if variant.moving else ca.SX(0, 1)
+    p = stack(symbol_of(problem, name) for name in names if name not in (PIECE_START, PIECE_LENGTH))
+    y = stack(model.symbols[name] for name in model.states)
+    common = (("y", y), ("p", ca.vertcat(p, piece)), ("u", tables.inputs))
     a = stack(symbol_of(problem, name) for name in by_row)
     time = model.symbols[model.time]
     # a parameter of the problem's own that an inlined expression uses must reach the right-hand side
@@ -194,14 +231,19 @@ def model_functions(problem: Problem, variant: Variant, observables: tuple[str, 
             "trajectory uses it; add it to the equations as a definition of its own."
         )
     by_measurement = (*common, ("a", a))
-    rhs = tables.placed(stack(outputs[:n]), within_piece=True)
     observed = tables.placed(stack(outputs[n:]))
     functions = {
-        "rhs": SymbolicFunction("rhs", time, common, ("y", "p"), rhs, directional=True),
+        "rhs": SymbolicFunction(
+            "rhs", time, common, ("y", "p"), tables.placed(stack(outputs[:n]), within_piece=True), directional=True
+        )
+        if split is None or not split.inputs.numel()
+        else _right_hand_side(split, tables, time, y, p, moving=variant.moving),
         "observe": SymbolicFunction("observe", time, by_measurement, ("y", "p", "a"), observed[:m]),
     }
     if texts:
         functions["sigma"] = SymbolicFunction("sigma", time, by_measurement, ("y", "p", "a"), observed[m:])
+    if split is not None and split.inputs.numel():
+        functions["switches"] = _switch_function(split, time, ca.vertcat(p, piece))
     return functions
 
 
@@ -210,7 +252,24 @@ def time_calls(problem: Problem, variant: Variant) -> tuple[tuple[TimeCall, ...]
     if not variant.tables:
         return (), ()
     tables = PlacedTables(problem, variant.tables)
-    replacing = {name: problem.expression(text) for name, text in variant.inlined}
     rhs = [problem.model.rhs[name] for name in problem.model.states]
-    tables.placed(stack(resolved(problem, rhs, replacing, keeping=variant.lifted)), within_piece=True)
+    tables.placed(stack(_resolved_in(problem, variant, rhs)), within_piece=True)
     return tuple(tables.time_calls), tuple(tables.moving_calls.items())
+
+
+def _right_hand_side(
+    split: Split, tables: PlacedTables, time: Any, y: Any, p: Any, *, moving: bool
+) -> SymbolicFunction:
+    """Return the right-hand side within a piece; with moving ends in the fraction of the piece."""
+    out, piece = tables.placed(split.out, within_piece=True), ca.SX(0, 1)
+    if moving:
+        out, time, piece = stretched(out, time)
+    arrays = (("y", y), ("p", ca.vertcat(p, piece)), ("u", ca.vertcat(tables.inputs, split.inputs)))
+    return SymbolicFunction("rhs", time, arrays, ("y", "p"), out, directional=True)
+
+
+def _switch_function(split: Split, time: Any, p: Any) -> SymbolicFunction:
+    """Return all switches and, behind them, their derivatives by time; "y" is the time, which is a variable here."""
+    slopes = [ca.jtimes(split.switches[j], time, ca.SX(1)) for j in range(split.switches.numel())]
+    arrays = (("y", time), ("p", p), ("u", split.inputs))
+    return SymbolicFunction("switches", ca.SX.sym("nothing"), arrays, ("y", "p"), ca.vertcat(split.switches, *slopes))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
+from odefit.compile.native_problem import CompiledModel
 from odefit.compile.table_data import axes_of, corners, packed_table, range_of
-from odefit.compile.table_inputs import TimeCall, n_inputs, shapes_of
+from odefit.compile.table_inputs import n_inputs, shapes_of
 from odefit.native.table_slots import ADDRESS, REFUSED, SLOT
 from odefit.problem import Experiment, Problem
 
@@ -22,8 +22,8 @@ class ExperimentTables:
 
     Parameters
     ----------
-    calls
-        Calls in the right-hand side whose argument is the time.
+    model
+        Its model, which says at which times tables are called, and how many inputs it has beside them.
     packed
         Data of tables that were packed for other experiments already; added to.
 
@@ -33,7 +33,7 @@ class ExperimentTables:
         Times at which the right-hand side jumps, and at which its slope does, sorted; no time is in both.
     """
 
-    def __init__(self, problem: Problem, experiment: Experiment, calls: Iterable[TimeCall], packed: Packed) -> None:
+    def __init__(self, problem: Problem, experiment: Experiment, model: CompiledModel, packed: Packed) -> None:
         self._shapes = shapes_of(problem, experiment)
         self._names: list[str] = []
         self._ranges: list[list[tuple[float, float]]] = []
@@ -49,21 +49,33 @@ class ExperimentTables:
                     packed[key] = packed_table(table, parameter)
                 self._data.append(packed[key])
         jumps, kinks = [np.empty(0)], [np.empty(0)]
-        for call in calls:
+        for call in model.time_calls:
             found = corners(problem.table(call.name, experiment), call.place)
             for times, knots in zip((jumps, kinks), found, strict=True):
                 times.append((knots - call.shift) / call.rate)
+        switches = model.switches
+        self._n_further = 0 if switches is None else switches.kind.size
+        if switches is not None and switches.moving:  # steps that move with their piece do not end at a fixed time
+            jumps, kinks = [*jumps, *kinks], [np.empty(0)]
         self.jumps = np.unique(np.concatenate(jumps))
         self.kinks = np.setdiff1d(np.concatenate(kinks), self.jumps)
 
     def new_inputs(self) -> Array:
-        """Return inputs u for one task, which remember nothing yet."""
-        u = np.zeros(n_inputs(self._shapes))
+        """Return inputs u for one task, which remember nothing yet, with room for those that conditions are.
+
+        They are empty without tables: then whoever lays the pieces of a task makes them.
+        """
+        u = np.zeros(n_inputs(self._shapes) + self._n_further if self._shapes else 0)
         words = u.view(np.int64)
         for slot, data in enumerate(self._data):
             words[1 + SLOT * slot + ADDRESS] = data.ctypes.data
             u[1 + SLOT * slot + REFUSED : 1 + SLOT * slot + REFUSED + 2] = np.nan
         return u
+
+    @property
+    def n_slots(self) -> int:
+        """Number of slots in the inputs."""
+        return len(self._data)
 
     def refusal(self, u: Array) -> str:
         """Say which table was asked for a value that it does not have, "" if none was."""
@@ -76,8 +88,8 @@ class ExperimentTables:
 
 
 def _refused(name: str, argument: float, low: float, high: float) -> str:
-    reach = f"from {low:g} to {high:g}" if math.isfinite(high) else f"from {low:g} on"
+    place = f"before its first knot, {low:g}" if argument < low else f"behind its last knot, {high:g}"
     return (
-        f"the table '{name}' was asked for its value at {argument:.6g}, but it reaches {reach}; give it more rows, or "
+        f"the table '{name}' was asked for a value {place} (at {argument:.6g}); give it more rows, or "
         'outside = "hold" or "extend"'
     )

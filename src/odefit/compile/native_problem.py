@@ -18,11 +18,13 @@ from odefit.compile.conditions import (
     model_functions,
     parameters_of,
     pattern_of,
+    split_of,
     time_calls,
     variant_of,
 )
 from odefit.compile.functions import FunctionLibrary, NativeFunction
 from odefit.compile.penalties import penalty_function
+from odefit.compile.switches import Split
 from odefit.compile.table_inputs import TimeCall, shapes_of
 from odefit.errors import UnsupportedError
 from odefit.model.kept import Kept
@@ -30,6 +32,31 @@ from odefit.problem import Problem
 from odefit.problem.noise import sigma_expressions
 
 Matrix = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Switches:
+    """Where the conditions in time of a model change; see `odefit.compile.switches`.
+
+    Attributes
+    ----------
+    function
+        The switches and then their derivatives by time, a function of (time, p, u); differentiated by time and p.
+    level, affine, whole, switch_of, kind
+        See `Split`.
+    moving
+        Whether they depend on parameters: then the right-hand side is one in the fraction of a piece, and the last two
+        entries of p are start and length of the piece.
+    """
+
+    function: NativeFunction
+    level: Integers
+    affine: Integers
+    whole: Integers
+    switch_of: Integers
+    kind: Integers
+    moving: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +64,16 @@ class CompiledModel:
     """Native right-hand side of a model, with names for messages.
 
     ``rhs.value(t, y, p, u, out)``, its Jacobian with respect to (y, p) in CSR, and D2f[v, w].  What integrators work
-    out from its pattern is `kept` here.  `time_calls` are the calls of tables in it whose knots are times,
-    `moving_calls` text and table of those whose argument changes otherwise.
+    out from its pattern is `kept` here.  `switches` say where its inputs u change (None: it has none), `on_states`
+    names conditions on states.  `time_calls` are the calls of tables in it whose knots are times, `moving_calls` text
+    and table of those whose argument changes otherwise.
     """
 
     states: tuple[str, ...]
     parameters: tuple[str, ...]
     rhs: NativeFunction
+    switches: Switches | None = None
+    on_states: tuple[str, ...] = ()
     time_calls: tuple[TimeCall, ...] = ()
     moving_calls: tuple[tuple[str, str], ...] = ()
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
@@ -131,8 +161,19 @@ def _build_variant(problem: Problem, variant: Variant) -> NativeVariant:
     names = parameters_of(problem, variant)
     n, k = len(problem.model.states), len(names)
     title = f"model with {n} state{'s' * (n != 1)} and {k} parameter{'s' * (k != 1)}"
-    functions = model_functions(problem, variant, problem.observables)
+    split = split_of(problem, variant)
+    functions = model_functions(problem, variant, problem.observables, split)
     library = FunctionLibrary(title, list(functions.values()))
     sigma = library["sigma"] if "sigma" in functions else None
-    model = CompiledModel(problem.model.states, names, library["rhs"], *time_calls(problem, variant))
+    switches = None
+    if split is not None and "switches" in functions:
+        switches = _switches(library["switches"], split, moving=variant.moving)
+    on_states = () if split is None else split.on_states
+    calls = time_calls(problem, variant)
+    model = CompiledModel(problem.model.states, names, library["rhs"], switches, on_states, *calls)
     return NativeVariant(model, library["observe"], sigma, variant)
+
+
+def _switches(function: NativeFunction, split: Split, *, moving: bool) -> Switches:
+    columns = (split.level, split.affine, split.whole, split.switch_of, split.kind)
+    return Switches(function, *(np.array(column, dtype=np.int64) for column in columns), moving=moving)

@@ -68,8 +68,7 @@ class CompiledStructure:
         self._shared_slots = [*by_row, *(i for i, owner in enumerate(owners) if owner.per is None)]
         packed: Packed = {}
         self.tables = tuple(
-            ExperimentTables(problem, one, self.model(e).time_calls, packed)
-            for e, one in enumerate(problem.experiments)
+            ExperimentTables(problem, one, self.model(e), packed) for e, one in enumerate(problem.experiments)
         )
         self.penalty = native.penalty
         self.penalty_constants = np.array(penalty_constants(problem), dtype=float)
@@ -165,6 +164,9 @@ class CompiledStructure:
         for other in (model.rhs, self.observe(e)) if observables else (model.rhs,):
             col = other.col.astype(np.int64)
             used[col[(col >= n) & (col < n + n_p)] - n] = True
+        if model.switches is not None:  # of (time, p)
+            col = model.switches.function.col.astype(np.int64)
+            used[col[col >= 1] - 1] = True
         entries = np.repeat(used, np.diff(function.row_ptr))
         return np.unique(function.col[entries]).astype(np.int64)
 

@@ -37,6 +37,12 @@ def interpolated_value(dif, nu, i):
 
 
 @kernel(inline=True)
+def interpolated_slope(dif, nu, i):
+    """Return its derivative by `nu`."""
+    return -dif[2, i] + (nu - 0.5) * dif[1, i] - (0.5 * nu * (nu - 2.0) + 1.0 / 3.0) * dif[0, i]
+
+
+@kernel(inline=True)
 def differences_of(path, out, size):
     """Set `out` to the differences of four equidistant values, oldest first: (55)."""
     for i in range(size):

@@ -52,6 +52,7 @@ from odefit.integrate.arcs import (
     bdf_arc_directions,
     change_step,
     differences_of,
+    interpolated_slope,
     interpolated_value,
     runge_kutta_arc,
 )
@@ -172,6 +173,11 @@ def _make_room(task, e, order):
 
 
 @kernel(inline=True)
+def _seed(task, e, room):
+    put_seeds(task.dp, task.n_columns, task.n_directions if room.seeds.size > 0 else 0, task.n_parameters, room.seeds)
+
+
+@kernel(inline=True)
 def _begin(task, e, room, t, t_end, replay):
     n = task.n
     room.memory[_H_LAST] = room.memory[_H_BEFORE] = 0.0
@@ -227,12 +233,16 @@ def _differentiate(task, e, room, t, h, t_new):
 
 
 @kernel(inline=True)
-def _interpolate(task, room, t, h, t_new, t_out):
+def _interpolate(task, room, t, h, t_new, t_out, derivative):
     """Evaluate the cubic through the arc, whose differences are `now`; of the first arc they are made of its points."""
     nu = (t_new - t_out) / h
     if room.memory[_H_LAST] == 0.0:
         differences_of(room.path, room.now, task.n)
         differences_of(room.s_path, room.s_now, room.r.shape[1])
+    if derivative > 0:  # the first one: there is no second order
+        for i in range(task.n):
+            room.y_out[0, i] = -interpolated_slope(room.now, nu, i) / h
+        return
     for i in range(task.n):
         room.y_out[0, i] = interpolated_value(room.now, nu, i)
     for i in range(room.s_out.shape[1]):
@@ -288,7 +298,7 @@ class Bdf3(SingleMethod):
     kernel = staticmethod(
         time_loop(
             "bdf3_solve",
-            Method(3, _make_room, _begin, _attempt, _differentiate, _retry, _interpolate, _advance),
+            Method(3, _make_room, _seed, _begin, _attempt, _differentiate, _retry, _interpolate, _advance),
         )
     )
     derivatives = "variational"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile import CompiledModel, Seeds
+from odefit.compile import CompiledModel, ExperimentTables, Seeds
 from odefit.native.stop import StopFlag
 
 if TYPE_CHECKING:
@@ -37,7 +37,11 @@ class Status(IntEnum):
     NOT_SOLVED = 7
     STIFF = 8
     REORDER = 9
-    OUTSIDE_TABLE = 10
+    SWITCHED = 10
+    ROOM_FOR_PIECES = 11
+    TOO_MANY_PIECES = 12
+    UNDEFINED_CONDITION = 13
+    OUTSIDE_TABLE = 14
 
     @property
     def sentence(self) -> str:
@@ -74,7 +78,19 @@ _SENTENCES = {
     ),
     Status.STIFF: "the model was recognised as stiff at t = {t}",
     Status.REORDER: "the equations of the step behind t = {t} need another order of elimination",
-    Status.OUTSIDE_TABLE: ("the solution could not be continued beyond t = {t}: {refusal}"),
+    Status.SWITCHED: (
+        "conditions in time change in another order, or another number of times, than where the steps were chosen; "
+        "choose steps anew"
+    ),
+    Status.ROOM_FOR_PIECES: "conditions in time change more often than there was room for",
+    Status.TOO_MANY_PIECES: (
+        "conditions in time (or floor, ceil of it) change more than 100 000 times; write the equations without them"
+    ),
+    Status.UNDEFINED_CONDITION: (
+        "a condition in time compares something that is not a number (a root or logarithm of a negative number?); "
+        "write it so that it has a value at all times of the experiment"
+    ),
+    Status.OUTSIDE_TABLE: "the solution could not be continued beyond t = {t}: {refusal}",
 }
 
 
@@ -96,6 +112,8 @@ class Run(NamedTuple):
         Second-order seeds (n, q (q + 1)/2) and (n_p, q (q + 1)/2), pairs a <= b of directions.
     kinks
         Times at which a step ends, while integration goes on: the right-hand side is continuous there, but not smooth.
+    slots
+        Number of tables whose slots stand in u.
     """
 
     t0: float
@@ -109,17 +127,19 @@ class Run(NamedTuple):
     d2y0: Array
     d2p: Array
     kinks: Array = np.empty(0)
+    slots: int = 0
 
     @classmethod
-    def of(
-        cls, seeds: Seeds, t0: float, times: Array, ends: Array | None = None, u: Array = _NO_INPUTS,
-        kinks: Array = _NO_INPUTS,
-    ) -> Run:  # fmt: skip
+    def of(cls, seeds: Seeds, t0: float, times: Array, ends: Array | None = None) -> Run:
         """Make the run of an experiment with these seeds from `t0`; without `ends` it is one piece."""
         if ends is None:
             ends = piece_ends(t0, times)
         p, y0, dp, dy0, d2p, d2y0 = seeds
-        return cls(t0, y0, p, u, times, ends, dy0, dp, d2y0, d2p, kinks)
+        return cls(t0, y0, p, _NO_INPUTS, times, ends, dy0, dp, d2y0, d2p)
+
+    def with_tables(self, tables: ExperimentTables, u: Array) -> Run:
+        """Return the run with the tables of its experiment, whose slots stand in `u`."""
+        return self._replace(u=u, kinks=tables.kinks, slots=tables.n_slots)
 
 
 def piece_ends(t0: float, times: Array, stops: Array | None = None) -> Array:
@@ -140,7 +160,7 @@ class StepGrid(NamedTuple):
     method
         The integrator that made it; another one refuses it.
     steps
-        Step sizes h of all pieces, one after the other.
+        Step sizes h of all pieces, one after the other; fractions of the piece where its ends depend on parameters.
     counts
         Behind the numbers of `Counters` (what making it cost): how many steps each piece has.  A
         piece ends at a stop or at the end.
@@ -149,6 +169,8 @@ class StepGrid(NamedTuple):
     algebra
         Implicit methods: the linear algebra that served where steps were chosen, so that a replay need not find it; the
         method's own.
+    passed
+        Models with conditions in time: the number of pieces, and which condition changes at the end of each.
     """
 
     method: str
@@ -156,6 +178,7 @@ class StepGrid(NamedTuple):
     counts: npt.NDArray[np.int64]
     orders: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
     algebra: Any = None
+    passed: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
     @classmethod
     def from_pieces(cls, method: str, pieces: Sequence[Array], orders: Sequence[int] = ()) -> StepGrid:

@@ -46,16 +46,19 @@ from odefit.integrate.ddm_room import (
     TEST,
     WORST,
     make_room,
+    seed,
 )
 from odefit.integrate.directions import n_pairs
 from odefit.integrate.multistep import (
     MAX_ORDER,
     add_node,
     bdf_formula,
+    interpolated_slope,
     interpolated_value,
     past_point,
     ratio_of_error,
     registers_of,
+    weight_slopes_at,
     weights_at,
 )
 from odefit.integrate.single_method import SingleMethod
@@ -218,8 +221,16 @@ def _retry(task, room, ratio, outcome):
 
 
 @kernel(inline=True)
-def _interpolate(task, room, t, h, t_new, t_out):
+def _interpolate(task, room, t, h, t_new, t_out, derivative):
     """Evaluate the polynomial through the new point and as many past ones as the order is."""
+    if derivative > 0:
+        weight_slopes_at(room.psi, room.state[ORDER], t_out - t_new, derivative, room.c)
+        rows, weights = registers_of(room.slot, room.c)
+        for i in range(task.n):
+            room.y_out[0, i] = interpolated_slope(room.y, rows, weights, i)
+        for i in range(room.s_out.shape[1]):
+            room.s_out[0, i] = interpolated_slope(room.s, rows, weights, i)
+        return
     weights_at(room.psi, room.state[ORDER], t_out - t_new, room.c)
     rows, weights = registers_of(room.slot, room.c)
     for i in range(task.n):
@@ -268,7 +279,7 @@ class Ddm(SingleMethod):
     kernel = staticmethod(
         time_loop(
             "ddm_solve",
-            Method(1, make_room, _begin, _attempt, _differentiate, _retry, _interpolate, _advance),
+            Method(1, make_room, seed, _begin, _attempt, _differentiate, _retry, _interpolate, _advance),
         )
     )
     implicit = True

@@ -10,7 +10,7 @@ from odefit.integrate.contract import Array
 from odefit.integrate.directions import n_blocks, put_seeds, put_states
 from odefit.integrate.multistep import MAX_ORDER
 from odefit.native.kernel import kernel
-from odefit.native.linear_systems import seed_products
+from odefit.native.linear_systems import renew_products, seed_products
 from odefit.native.pool import SLACK, cut
 from odefit.native.records import Integers
 
@@ -49,6 +49,8 @@ class Room(NamedTuple):
         The same for second order, and room for two directions and a second derivative.
     y_out, s_out, s2_out
         At an output time.
+    seeds2
+        Seeds of second order.
     memory, state
         Numbers and integers that are remembered.
     pool
@@ -84,6 +86,7 @@ class Room(NamedTuple):
     y_out: Array
     s_out: Array
     s2_out: Array
+    seeds2: Array
     memory: Array
     state: Integers
     pool: Array
@@ -148,5 +151,16 @@ def make_room(task, e, order):
     return Room(
         y, s, s2, slot, psi, past, w, c, f, work_rows, base, start, delta,
         jac, a, pivots, work, a1, pivots1, seeds, seed_products(e, n, seeds), r, slopes,
-        seed_products(e, n, seeds2), r2, (v1, v2, d2), y_out, s_out, s2_out, memory, state, pool,
+        seed_products(e, n, seeds2), r2, (v1, v2, d2), y_out, s_out, s2_out, seeds2, memory, state, pool,
     )  # fmt: skip
+
+
+@kernel(inline=True)
+def seed(task, e, room):
+    """See `Method.seed`."""
+    q, n_p = task.n_directions if room.seeds.size > 0 else 0, task.n_parameters
+    put_seeds(task.dp, task.n_columns, q, n_p, room.seeds)
+    renew_products(e, task.n, room.seeds, room.products)
+    m = q * (q + 1) // 2 if room.seeds2.size > 0 else 0
+    put_seeds(task.d2p, m, m, n_p, room.seeds2)
+    renew_products(e, task.n, room.seeds2, room.products2)

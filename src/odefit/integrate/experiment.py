@@ -28,7 +28,7 @@ def solve_experiment(
     settings, stop = problem.settings, StopFlag()
     seeds = compiled.parameters(theta, e, order)
     t0, tables, u = problem.experiments[e].start, compiled.structure.tables[e], compiled.new_inputs(e)
-    run = Run.of(seeds, t0, times, piece_ends(t0, times, tables.jumps), u, tables.kinks)
+    run = Run.of(seeds, t0, times, piece_ends(t0, times, tables.jumps)).with_tables(tables, u)
     with raise_on_interrupt(stop):
         trajectory = integrator(settings.integrator).solve(
             compiled.model(e), run, rtol=settings.rtol, atol=settings.atol, max_steps=settings.max_steps, order=order,

@@ -25,6 +25,7 @@ import numpy as np
 
 from odefit.integrate.contract import Array, Status
 from odefit.integrate.directions import add_second, n_blocks, n_pairs, put_seeds, put_states, slopes_of
+from odefit.integrate.pieces import time_in_task
 from odefit.integrate.single_method import SingleMethod
 from odefit.integrate.stepping import JACOBIAN, RHS, SECOND, first_nonfinite, initial_step, nonfinite_in
 from odefit.integrate.time_loop import NOT_FINITE, SOLVED, Method, time_loop
@@ -77,6 +78,8 @@ class Scheme(NamedTuple):
         Return the largest error over tolerance (inf if anything is not finite), and the state it belongs to.
     weights(x, w)
         Fill the weights of the stages in the continuous extension at the fraction `x` of a step.
+    weight_slopes(x, derivative, h, w)
+        Fill those of its first or second derivative by time.
     interpolate(y, h, k, n, w, out, row)
         Evaluate it with these weights.
     extension_stages, extension_direction_stages
@@ -96,6 +99,7 @@ class Scheme(NamedTuple):
     direction_stages: Callable[..., Any]
     error: Callable[..., Any]
     weights: Callable[..., Any]
+    weight_slopes: Callable[..., Any]
     interpolate: Callable[..., Any]
     extension_stages: Any = None
     extension_direction_stages: Any = None
@@ -191,6 +195,7 @@ def _room_maker(n_all: int) -> Any:
         at, v = cut(pool, at, (n_z,))
         at, w = cut(pool, at, (n_z,))
         at, d2 = cut(pool, at, (n,))
+        memory[_N_STIFF] = memory[_N_FREE] = 0.0
         for i in range(n):
             y[0, i] = y_out[0, i] = task.y0[i]
         put_states(task.dy0, task.n_columns, q, n, c)
@@ -209,6 +214,14 @@ def _room_maker(n_all: int) -> Any:
     return make_room
 
 
+@kernel(inline=True)
+def _seed(task, elimination, room):
+    q, n_p = task.n_directions if room.seeds.size > 0 else 0, task.n_parameters
+    put_seeds(task.dp, task.n_columns, q, n_p, room.seeds)
+    m = q * (q + 1) // 2 if room.seeds2.size > 0 else 0
+    put_seeds(task.d2p, m, m, n_p, room.seeds2)
+
+
 def _beginner(scheme: Scheme) -> Any:
     """Return `Method.begin`."""
     log_smallest_ratio, exponent = math.log(scheme.smallest_ratio), 1.0 / scheme.error_order
@@ -218,8 +231,6 @@ def _beginner(scheme: Scheme) -> Any:
         n, counts = task.n, task.counts
         room.memory[_LOG_OLD_RATIO] = log_smallest_ratio
         room.memory[_AFTER_REJECT] = room.memory[_INSIDE] = 0.0
-        if t == task.start:
-            room.memory[_N_STIFF] = room.memory[_N_FREE] = 0.0
         call_model(task.value, t, room.y, 0, task.p, task.u, room.k, 0)
         counts[RHS] += 1
         cause = max(first_nonfinite(room.k, 0, n), first_nonfinite(room.y, 0, n))
@@ -320,14 +331,31 @@ def _second_order(scheme: Scheme) -> Any:
     return second_order
 
 
+@kernel(inline=True)
+def _slope_of_extension(k, n, w, out):
+    """Set `out` to the sum of the stages with these weights; those without a weight need not have been computed."""
+    for i in range(n):
+        out[0, i] = 0.0
+    for s in range(k.shape[0]):
+        if w[s] != 0.0:
+            for i in range(n):
+                out[0, i] += w[s] * k[s, i]
+
+
 def _interpolator(scheme: Scheme) -> Any:
     """Return `Method.interpolate`."""
-    fill_weights, interpolate_with = scheme.weights, scheme.interpolate
+    fill_weights, interpolate_with, fill_weight_slopes = scheme.weights, scheme.interpolate, scheme.weight_slopes
     last, has_extension = scheme.n_stages - 1, scheme.nodes.size > scheme.n_stages
 
     @kernel(inline=True)
-    def interpolate(task, room, t, h, t_new, t_out):
+    def interpolate(task, room, t, h, t_new, t_out, derivative):
         n, n1, n2 = task.n, room.c.shape[1], room.c2.shape[1]
+        if derivative > 0:
+            fill_weight_slopes((t_out - t) / h, derivative, h, room.weights)
+            _slope_of_extension(room.k, n, room.weights, room.y_out)
+            _slope_of_extension(room.slopes, n1, room.weights, room.s_out)
+            _slope_of_extension(room.slopes2, n2, room.weights, room.s2_out)
+            return
         if has_extension and t_out == t_new:  # no need of the extension, nor of its stages
             for i in range(n):
                 room.y_out[0, i] = room.states[last, i]
@@ -343,6 +371,14 @@ def _interpolator(scheme: Scheme) -> Any:
             interpolate_with(room.c2, h, room.slopes2, n2, room.weights, room.s2_out, 0)
 
     return interpolate
+
+
+@kernel(inline=True)
+def _is_worth_a_change(task, t, h):
+    """Tell whether so many more steps of this size lie ahead that another method pays."""
+    if task.moving != 0:
+        return task.ends[-1] - time_in_task(task, t) > _STEPS_WORTH_A_CHANGE * h * task.p[task.n_parameters - 1]
+    return task.ends[-1] - t > _STEPS_WORTH_A_CHANGE * h
 
 
 def _controllers(scheme: Scheme) -> tuple[Any, Any]:
@@ -377,7 +413,7 @@ def _controllers(scheme: Scheme) -> tuple[Any, Any]:
                     memory[_N_FREE] += 1.0
                     if memory[_N_FREE] == _STEPS_TO_FORGET:
                         memory[_N_STIFF] = 0.0
-                if memory[_N_STIFF] >= _STEPS_TO_BELIEVE and task.ends[-1] - t > _STEPS_WORTH_A_CHANGE * h:
+                if memory[_N_STIFF] >= _STEPS_TO_BELIEVE and _is_worth_a_change(task, t, h):
                     status = _STIFF
         shift_stages(room.y, room.states, last, room.k, last, task.n)
         shift_stages(room.c, room.z, 0, room.slopes, last, room.c.shape[1])
@@ -397,6 +433,7 @@ def explicit_method(scheme: Scheme) -> Method:
     return Method(
         stride=1,
         make_room=_room_maker(scheme.nodes.size),
+        seed=_seed,
         begin=_beginner(scheme),
         attempt=_attempter(scheme),
         differentiate=_differentiator(scheme),

@@ -107,6 +107,33 @@ def weights_at(psi, k, x, w):
 
 
 @kernel(inline=True)
+def weight_slopes_at(psi, k, x, derivative, w):
+    """Fill the first or second derivatives of these weights by x."""
+    for j in range(1, MAX_ORDER + 1):
+        w[j] = 0.0
+    for j in range(1, k + 1):
+        value, slope, bend = -x / psi[j], -1.0 / psi[j], 0.0
+        for m in range(1, k + 1):
+            if m != j:
+                rate = 1.0 / (psi[m] - psi[j])
+                factor = (x + psi[m]) * rate
+                bend = bend * factor + 2.0 * slope * rate
+                slope = slope * factor + value * rate
+                value *= factor
+        w[j] = slope if derivative == 1 else bend
+
+
+@kernel(inline=True)
+def interpolated_slope(values, rows, w, i):
+    """Return a derivative of entry `i` of the interpolating polynomial, with the derivatives of its weights."""
+    new = values[rows[0], i]
+    return (
+        w[0] * (values[rows[1], i] - new) + w[1] * (values[rows[2], i] - new)
+        + w[2] * (values[rows[3], i] - new) + w[3] * (values[rows[4], i] - new) + w[4] * (values[rows[5], i] - new)
+    )  # fmt: skip
+
+
+@kernel(inline=True)
 def interpolated_value(values, rows, w, i):
     """Return entry `i` of the interpolating polynomial with these weights."""
     new = values[rows[0], i]

@@ -82,6 +82,21 @@ def weights(x, w):
         w[i] = {polynomial}
 """
 
+# the same from the inside out: w = x (d_0 + r (d_1 + x ..)), with the derivatives of each product
+_WEIGHT_SLOPES = """
+@kernel(inline=True)
+def weight_slopes(x, derivative, h, w):
+    for i in range({n}):
+        value, slope, bend = 0.0, 0.0, 0.0
+        for j in range({degree} - 1, -1, -1):
+            factor, sign = (1.0 - x, -1.0) if j % 2 else (x, 1.0)
+            inner = dense[j, i] + value
+            bend = 2.0 * sign * slope + factor * bend
+            slope = sign * inner + factor * slope
+            value = factor * inner
+        w[i] = slope if derivative == 1 else bend / h
+"""
+
 _INTERPOLATE = """
 @kernel(inline=True)
 def interpolate(y, h, k, n, w, out, row):
@@ -138,6 +153,7 @@ def source_of(tableau: Tableau) -> str:
         _DIRECTIONS.format(name="direction_stages", body=all_of(_DIRECTION, 1, last + 1)),
         _ERROR.format(sum=_sum(tableau.error), last=last, damping=damping, finite=finite),
         _WEIGHTS.format(n=n_all, polynomial=_polynomial(tableau.dense.shape[0])),
+        _WEIGHT_SLOPES.format(n=n_all, degree=tableau.dense.shape[0]),
         _INTERPOLATE.format(sum=" + ".join(f"w[{s}] * k[{s}, i]" for s in used)),
     ]
     if n_all > tableau.n_stages:
@@ -170,6 +186,7 @@ def scheme_of(tableau: Tableau) -> Scheme:
         direction_stages=made["direction_stages"],
         error=made["error"],
         weights=made["weights"],
+        weight_slopes=made["weight_slopes"],
         interpolate=made["interpolate"],
         extension_stages=made.get("extension_stages"),
         extension_direction_stages=made.get("extension_direction_stages"),

@@ -9,18 +9,22 @@ import numpy as np
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
 from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Trajectory
+from odefit.integrate.pieces import lay_pieces
 from odefit.integrate.selection import Selection
-from odefit.integrate.task import KEEPING, METHOD, SINK, Kept, Task, keep_states
+from odefit.integrate.task import KEEPING, METHOD, SINK, Kept, Switching, Task, keep_states
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_address, kernel_call
 from odefit.native.linear_systems import Elimination
+from odefit.native.pool import keep_alive
 from odefit.native.records import packed
 from odefit.native.stop import StopFlag
 
 _call_method = kernel_call(METHOD)
 _write_task, _write_kept = KEEPING.writer(Task), KEEPING.writer(Kept)
 _WIDTH = KEEPING.width
-_ELIMINATION = slice(KEEPING.place(Elimination, "row_ptr"), KEEPING.place(Kept, "y"))
+_ELIMINATION = slice(KEEPING.place(Elimination, "row_ptr"), KEEPING.place(Switching, "value"))
+_SWITCHING = slice(KEEPING.place(Switching, "value"), KEEPING.place(Kept, "y"))
+_NO_SWITCHING = packed(Switching())
 _NO_ELIMINATION = packed(Elimination())
 _COUNTERS = len(Counters._fields)
 _STATUS = tuple(Status)
@@ -34,7 +38,7 @@ def _keeper() -> int:
 
 
 @kernel
-def solve_one(addresses, numbers, run, grid, stop, elimination, kept):
+def solve_one(addresses, numbers, run, grid, stop, elimination, switching, kept):
     """Integrate one run.
 
     Parameters
@@ -42,35 +46,44 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, kept):
     addresses
         Of the method, the sink, and the four functions of the model.
     numbers
-        rtol, atol, max_steps, choices, order, and whether the grid is replayed.
+        rtol, atol, max_steps, choices, order, whether the grid is replayed, and whether ends of pieces move.
     run, grid
         See `Run`; steps, orders and counts.
-    elimination
-        Words of the record.
+    elimination, switching
+        Words of the records.
     kept
         Where the solution goes.
 
     Returns what a method returns.
     """
     method, sink, value, directions, jacobian, second = addresses
-    rtol, atol, max_steps, choices, order, replay = numbers
-    t0, y0, p, u, times, ends, dy0, dp, d2y0, d2p, kinks = run
+    rtol, atol, max_steps, choices, order, replay, moving = numbers
+    t0, y0, p, u, times, ends, dy0, dp, d2y0, d2p, kinks, slots = run
     steps, orders, counts = grid
     table = np.empty((1, _WIDTH), np.int64)
     q = dy0.shape[1]
-    _write_task(
-        table, 0,
-        (
-            value, directions, jacobian, second, y0.size, p.size, q, q, t0, rtol, atol, max_steps, choices, p, u, y0,
-            dy0.reshape(dy0.size), dp.reshape(dp.size), d2y0.reshape(d2y0.size), d2p.reshape(d2p.size), times, ends,
-            kinks, steps, orders, counts, stop, sink, method,
-        ),
-    )  # fmt: skip
-    table[0, _ELIMINATION] = elimination
+    if moving:  # start and length of pieces are written into them
+        p, dp, d2p = p.copy(), dp.copy(), d2p.copy()
+    model = (value, directions, jacobian, second, y0.size, p.size, q, q, t0, rtol, atol, max_steps, choices)
+    seeds = (p, u, y0, dy0.reshape(dy0.size), dp.reshape(dp.size), d2y0.reshape(d2y0.size), d2p.reshape(d2p.size))
+    course = (times, ends, kinks, steps, orders, counts, stop, slots, 1 if moving else 0, sink, method)
+    _write_task(table, 0, model + seeds + course)  # numba takes no longer tuples at once
+    table[0, _ELIMINATION], table[0, _SWITCHING] = elimination, switching
     y, s, s2 = kept
     _write_kept(table, 0, (y.reshape(y.size), s.reshape(s.size), s2.reshape(s2.size)))
     size = 1 if replay else 64
-    return _call_method(method, (table, 0, order, replay, np.empty(size), np.empty(size, np.int64), 0))
+    taken, noted = np.empty(size), np.empty(size, np.int64)
+    pieces = taken
+    if switching[0] != 0:
+        status, count, pieces = lay_pieces(table, 0, order, replay)
+        if status != 0:
+            return status, t0, count, 0.0, 0, 0, taken, noted
+    result = _call_method(method, (table, 0, order, replay, taken, noted, 0))
+    keep_alive(pieces)
+    keep_alive(p)
+    keep_alive(dp)
+    keep_alive(d2p)
+    return result
 
 
 def solve_run(
@@ -87,7 +100,9 @@ def solve_run(
     """Solve `run` by the method that `choice` takes; see `Integrator.solve`."""
     if not run.times.flags.c_contiguous:
         run = run._replace(times=np.ascontiguousarray(run.times))
-    n, m, rhs = run.y0.size, run.times.size, model.rhs
+    if model.switches is not None and model.switches.moving and run.p.size == model.n_parameters - 2:
+        run = _with_piece(run)
+    n, m, rhs, switches = run.y0.size, run.times.size, model.rhs, model.switches
     kept = (
         np.empty((m, n)),
         np.empty((m, n, run.dy0.shape[1] if order >= 1 else 0)),
@@ -96,10 +111,13 @@ def solve_run(
     selection = Selection(choice, model, rtol, max_steps)
     if grid is None:
         selection.choose()
-        told = (_NO_STEPS, _NO_ORDERS, np.zeros(_COUNTERS + run.ends.size, np.int64))
+        n_pieces = run.ends.size if switches is None else run.ends.size + switches.level.size
+        told = (_NO_STEPS, _NO_ORDERS, np.zeros(_COUNTERS + n_pieces, np.int64))
+        passed = _NO_ORDERS if switches is None else np.zeros(1 + n_pieces, np.int64)
     else:
         selection.replay(grid)
-        selection.method.check(grid, run.ends.size)
+        passed = grid.passed.copy() if grid.passed.size else np.zeros(1, np.int64)
+        selection.method.check(grid, run.ends.size if switches is None else grid.counts.size - _COUNTERS)
         told = (grid.steps, grid.orders, grid.counts.copy())
     while True:
         method = selection.method
@@ -109,23 +127,40 @@ def solve_run(
                 "take 'dopri5' or 'ddm' for them, or order = 1"
             )
         elimination = packed(selection.elimination) if method.implicit else _NO_ELIMINATION
+        switching = (
+            _NO_SWITCHING if switches is None else packed(Switching.of(switches, run.ends, passed, second=order == 2))
+        )
         status, t_end, cause, ratio, reached, n_steps, steps, orders = solve_one(
             (method.address, _keeper(), rhs.value, rhs.directions, rhs.jacobian, rhs.second if order == 2 else 0),
-            (rtol, atol, selection.max_steps, selection.choices, order, grid is not None),
-            (*run,), told, _NEVER if stop is None else stop.array, elimination, kept,
+            (rtol, atol, selection.max_steps, selection.choices, order, grid is not None,
+             switches is not None and switches.moving),
+            (*run,), told, _NEVER if stop is None else stop.array, elimination, switching, kept,
         )  # fmt: skip
+        if status == Status.ROOM_FOR_PIECES and grid is None:
+            told = (_NO_STEPS, _NO_ORDERS, np.zeros(_COUNTERS + cause, np.int64))
+            passed = np.zeros(1 + cause, np.int64)
+            continue
         if not selection.answer(status):
             break
     if reached < m:
         for part in kept:
             part[reached:] = np.nan  # not reached: NaN, never zero
     counts = told[2]
+    if switches is not None:
+        counts, passed = counts[: _COUNTERS + passed[0]], passed[: 1 + passed[0]]
     if grid is None:
         taken_orders = orders[:n_steps] if method.variable_order else _NO_ORDERS
-        grid = StepGrid(method.name, steps[:n_steps], counts, taken_orders, selection.algebra)
+        grid = StepGrid(method.name, steps[:n_steps], counts, taken_orders, selection.algebra, passed)
     elif grid.algebra is not selection.algebra:
         grid = grid._replace(algebra=selection.algebra)
     return Trajectory(_STATUS[status], t_end, cause, *kept, grid, ratio, method.derivatives, counts)
+
+
+def _with_piece(run: Run) -> Run:
+    """Return the run with room for start and length of a piece behind its parameters."""
+    p = np.concatenate([run.p, np.zeros(2)])
+    dp, d2p = (np.vstack([seeds, np.zeros((2, seeds.shape[1]))]) for seeds in (run.dp, run.d2p))
+    return run._replace(p=p, dp=dp, d2p=d2p)
 
 
 class Solves:

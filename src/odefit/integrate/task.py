@@ -1,21 +1,25 @@
 """A task: what is integrated in one go, as kernels see it, and what happens at its output times.
 
 A task is made of *pieces*, stretches between two discontinuities: no step crosses the end of one.  Tasks are rows of a
-table (see `odefit.native.records`), in which `Task` comes first, `Elimination` second, and the record of the *sink*
-last.  The sink is a kernel that is called at each output time: it keeps states and sensitivities (`keep_states`), or
-makes rows of residuals of them (`odefit.transcribe`).
+table (see `odefit.native.records`), in which `Task` comes first, `Elimination` second, `Switching` third, and the
+record of the *sink* last.  The sink is a kernel that is called at each output time: it keeps states and sensitivities
+(`keep_states`), or makes rows of residuals of them (`odefit.transcribe`).
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
 from numba import types
 
+from odefit.compile import Switches
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_call
 from odefit.native.linear_systems import Elimination
-from odefit.native.records import Floats, Integers, Layout
+from odefit.native.records import Floats, Integers, Layout, Unsigned
+
+_NONE, _NO_INDICES = np.empty(0), np.empty(0, np.int64)
 
 
 class Task(NamedTuple):
@@ -41,6 +45,11 @@ class Task(NamedTuple):
         The grid; `counts` holds, behind room for the numbers of `Counters`, how many steps each piece has.
     stop
         A flag that ends the integration.
+    slots
+        Number of tables whose slots stand in u, see `odefit.compile.table_inputs`.
+    moving
+        Whether ends of pieces depend on parameters: then a piece is integrated in the fraction of it, from 0 to 1,
+        steps are fractions too, and the last two entries of p are its start and length.
     sink, method
         Addresses of the kernel that is called at output times, see `SINK`, and of the one that integrates, see
         `METHOD`.
@@ -73,8 +82,56 @@ class Task(NamedTuple):
     orders: Integers
     counts: Integers
     stop: Integers
+    slots: int
+    moving: int
     sink: int
     method: int
+
+
+class Switching(NamedTuple):
+    """The conditions in time of a task, and the pieces they make; see `odefit.integrate.pieces`.
+
+    Attributes
+    ----------
+    value, jacobian, second, row_ptr, col
+        Addresses and pattern of the switches and their slopes, see `odefit.compile.Switches`; 0: there are none.
+    level, affine, whole, switch_of, kind
+        See there.
+    stops
+        Ends of pieces from elsewhere, the last one the end of the task.
+    passed
+        What the grid was made with: the number of pieces, and the switch at the end of each (-1: none), in this order.
+    inputs, end_slopes, end_bends
+        Filled for one evaluation: inputs u of each piece, and derivatives of the ends of pieces by the directions and
+        by pairs of them, row by row.
+    """
+
+    value: int = 0
+    jacobian: int = 0
+    second: int = 0
+    row_ptr: Integers = _NO_INDICES
+    col: Unsigned = np.empty(0, np.uint64)
+    level: Integers = _NO_INDICES
+    affine: Integers = _NO_INDICES
+    whole: Integers = _NO_INDICES
+    switch_of: Integers = _NO_INDICES
+    kind: Integers = _NO_INDICES
+    stops: Floats = _NONE
+    passed: Integers = _NO_INDICES
+    inputs: Floats = _NONE
+    end_slopes: Floats = _NONE
+    end_bends: Floats = _NONE
+
+    @classmethod
+    def of(cls, switches: Switches | None, stops: Floats, passed: Integers, *, second: bool = False) -> Switching:
+        """Return the record of these switches; with their second derivatives, if asked for."""
+        if switches is None:
+            return cls()
+        f = switches.function
+        return cls(
+            f.value, f.jacobian, f.second if second else 0, f.row_ptr, f.col, switches.level, switches.affine,
+            switches.whole, switches.switch_of, switches.kind, stops, passed,
+        )  # fmt: skip
 
 
 class Kept(NamedTuple):
@@ -85,11 +142,12 @@ class Kept(NamedTuple):
     second: Floats
 
 
-KEEPING = Layout(Task, Elimination, Kept)
+KEEPING = Layout(Task, Elimination, Switching, Kept)
 """Rows of tasks whose solution is kept."""
 
 task_at = KEEPING.reader(Task)
 elimination_at = KEEPING.reader(Elimination)
+switching_at = KEEPING.reader(Switching)
 _kept_at = KEEPING.reader(Kept)
 
 _TABLE = types.Array(types.int64, 2, "C")

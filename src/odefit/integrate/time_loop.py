@@ -4,6 +4,9 @@ A method is its steps (`Method`): the loop asks it to begin a piece, to attempt 
 taken, to interpolate in it, and to move on.  `time_loop` joins the two to one kernel, so that nothing is called through
 a pointer inside the loop but model functions and the sink.
 
+**Pieces with moving ends** (see `odefit.compile.switches`) are integrated in the fraction of them, from 0 to 1: for a
+method this is time like any other, and only output and messages know better.
+
 What a method must remember from step to step stands in its *room*, a named tuple of arrays, cut from one `pool`.
 """
 
@@ -16,8 +19,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from odefit.integrate.contract import Counters, Status
+from odefit.integrate.moving_output import (
+    directions_at_fixed_time,
+    fraction_of_time,
+    next_output,
+    output_scratch,
+)
+from odefit.integrate.pieces import enter_piece, time_in_task
 from odefit.integrate.stepping import longer
-from odefit.integrate.task import call_sink, elimination_at, task_at
+from odefit.integrate.task import call_sink, elimination_at, switching_at, task_at
 from odefit.native.kernel import kernel, named
 from odefit.native.pool import keep_alive
 from odefit.native.table_slots import MIDDLE, REFUSED, SLOT
@@ -41,6 +51,8 @@ class Method(NamedTuple):
         Number of equal steps that are attempted together.
     make_room(task, elimination, order)
         Return the room, initial state and directions in it.
+    seed(task, elimination, room)
+        Read the seeds of p again: those of start and length of a piece with moving ends have changed.
     begin(task, elimination, room, t, t_end, replay)
         Begin a piece at `t`: return status, the state to blame, and the first step size to try (unused on replay).
     attempt(task, elimination, room, t, h, t_new, t_out, step)
@@ -51,8 +63,9 @@ class Method(NamedTuple):
         tolerance (0: they take no part in the error test).
     retry(task, room, ratio, outcome)
         Return by how much to shorten a step that was rejected.
-    interpolate(task, room, t, h, t_new, t_out)
-        Write states and directions at `t_out` to ``room.y_out``, ``room.s_out`` and ``room.s2_out``, in row 0.
+    interpolate(task, room, t, h, t_new, t_out, derivative)
+        Write states and directions at `t_out`, or their first or second derivative by time if `derivative` is 1 or 2,
+        to ``room.y_out``, ``room.s_out`` and ``room.s2_out``, in row 0.
     advance(task, room, t, h, t_new, ratio, replay)
         Move to the end of a step that is taken: return status, the factor of the next step size, and what the grid
         notes as its order.
@@ -60,6 +73,7 @@ class Method(NamedTuple):
 
     stride: int
     make_room: Callable[..., Any]
+    seed: Callable[..., Any]
     begin: Callable[..., Any]
     attempt: Callable[..., Any]
     differentiate: Callable[..., Any]
@@ -82,38 +96,72 @@ def _step_length(t, h, t_end, stride, attempts, max_steps, was_nonfinite):
 
 
 @kernel(inline=True)
-def _next_stop(task, t, t_end, kink):
-    """Return the next time at which a step has to end, and which kink it is or comes before."""
+def _next_step(task, t, h, t_end, kink, stride, attempts, was_nonfinite):
+    """Return what `_step_length` does, for a step that ends at the next kink at the latest, and which kink is next."""
     kinks = task.kinks
     while kink < kinks.size and kinks[kink] - t <= _TINY * max(abs(t), abs(kinks[kink])):
         kink += 1
-    return (kinks[kink] if kink < kinks.size and kinks[kink] < t_end else t_end), kink
+    t_stop = kinks[kink] if kink < kinks.size and kinks[kink] < t_end else t_end
+    status, h, last = _step_length(t, h, t_stop, stride, attempts, task.max_steps, was_nonfinite)
+    return status, h, last and t_stop == t_end, kink
 
 
 @kernel(inline=True)
-def _forget_refusals(u):
-    """Let go of what tables were asked for in vain in an earlier integration."""
-    for at in range(1, u.size, SLOT):
-        u[at + REFUSED], u[at + REFUSED + 1] = np.nan, np.nan
+def _clear(task, replay):
+    """Let go of what an earlier integration counted, and of what tables were asked for in vain."""
+    for j in range(_COUNTERS if replay else task.counts.size):
+        task.counts[j] = 0
+    for slot in range(task.slots):
+        at = 1 + SLOT * slot + REFUSED
+        task.u[at], task.u[at + 1] = np.nan, np.nan
 
 
 @kernel(inline=True)
-def _was_refused(u):
-    """Tell whether a table was asked for a value that it does not have."""
-    for at in range(1, u.size, SLOT):
-        if not (math.isnan(u[at + REFUSED]) and math.isnan(u[at + REFUSED + 1])):
-            return True
-    return False
+def _or_refused(task, status):
+    """Return `status`, or OUTSIDE_TABLE where something is not finite since a table has no such value."""
+    if status == _NONFINITE_START or status == _NONFINITE:
+        for slot in range(task.slots):
+            at = 1 + SLOT * slot + REFUSED
+            if not (math.isnan(task.u[at]) and math.isnan(task.u[at + 1])):
+                return _OUTSIDE_TABLE
+    return status
+
+
+def _entrance(seed: Any) -> Any:
+    """Return the kernel that enters a piece at `t`, and tells where it begins and ends in the method's time."""
+
+    @kernel(inline=True)
+    def enter(task, elimination, switching, room, piece, order, t):
+        if switching.value != 0:
+            enter_piece(task, switching, piece, order)
+        if task.slots > 0:
+            begin = task.start if piece == 0 else task.ends[piece - 1]
+            task.u[MIDDLE] = begin + 0.5 * (task.ends[piece] - begin)
+        if task.moving != 0:
+            seed(task, elimination, room)
+            return 0.0, 1.0
+        return t, task.ends[piece]
+
+    return enter
 
 
 def _output(interpolate: Any) -> Any:
     """Return the kernel that hands what was asked for up to `t_new` to the sink, and tells which output is next."""
+    at_fixed_time = directions_at_fixed_time(interpolate)
 
     @kernel(inline=True)
-    def write_outputs(table, i, task, room, t, h, t_new, next_time):
+    def write_outputs(table, i, task, room, t, h, t_new, next_time, piece, scratch):
         times = task.times
-        while next_time < times.size and times[next_time] <= t_new:
-            interpolate(task, room, t, h, t_new, times[next_time])
+        while next_time < times.size:
+            time = times[next_time]
+            if task.moving != 0:
+                time = fraction_of_time(task, time, piece)
+            if not time <= t_new:
+                break
+            if task.moving != 0 and room.s_out.shape[1] > 0:
+                at_fixed_time(task, room, t, h, t_new, time, scratch)
+            else:
+                interpolate(task, room, t, h, t_new, time, 0)
             call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
             next_time += 1
         return next_time
@@ -123,19 +171,18 @@ def _output(interpolate: Any) -> Any:
 
 def time_loop(name: str, method: Method) -> Any:
     """Return the kernel `name` that integrates by `method`."""
-    stride, make_room, begin, attempt, differentiate, retry, interpolate, advance = method
-    write_outputs = _output(interpolate)
+    stride, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance = method
+    enter, write_outputs = _entrance(seed), _output(interpolate)
 
     @kernel
     @named(name)
     def solve(table, i, order, replay, taken, orders, n_taken):
         """Integrate task `i` of a table through all its pieces; see `METHOD`."""
-        task, elimination = task_at(table, i), elimination_at(table, i)
+        task, elimination, switching = task_at(table, i), elimination_at(table, i), switching_at(table, i)
         counts, ends = task.counts, task.ends
-        for j in range(_COUNTERS if replay else counts.size):
-            counts[j] = 0
-        _forget_refusals(task.u)
+        _clear(task, replay)
         room = make_room(task, elimination, order)
+        scratch = output_scratch(task, room)
         differentiates = order >= 1 and task.n_directions > 0
         status, cause, ratio_most = _OK, -1, 0.0
         t, h, rejected, attempts, step = task.start, 0.0, 0, 0, 0
@@ -145,11 +192,10 @@ def time_loop(name: str, method: Method) -> Any:
             next_time += 1
 
         for piece in range(ends.size if task.n > 0 else 0):
-            t_end, begun = ends[piece], n_taken
+            t, t_end = enter(task, elimination, switching, room, piece, order, t)
+            begun = n_taken
             behind = step + counts[_COUNTERS + piece] if replay else 0
             was_nonfinite = False
-            if task.u.size > 0:
-                task.u[MIDDLE] = t + 0.5 * (t_end - t)
             status, cause, h = begin(task, elimination, room, t, t_end, replay)
             if status == _NONFINITE_START and piece > 0:
                 status = _NONFINITE
@@ -157,16 +203,14 @@ def time_loop(name: str, method: Method) -> Any:
                 if replay:
                     h, last = task.steps[step], step + stride == behind
                 else:
-                    t_stop, kink = _next_stop(task, t, t_end, kink)
-                    status, h, last = _step_length(t, h, t_stop, stride, attempts, task.max_steps, was_nonfinite)
-                    last = last and t_stop == t_end
+                    status, h, last, kink = _next_step(task, t, h, t_end, kink, stride, attempts, was_nonfinite)
                 if task.stop[0] != 0:
                     status = _STOPPED
                 if status != _OK:
                     break
                 attempts += stride
                 t_new = t_end if last else t + stride * h
-                t_out = task.times[next_time] if next_time < task.times.size else np.inf
+                t_out = next_output(task, next_time, t_new, piece)
                 outcome, ratio, worst = attempt(
                     task, elimination, room, t, h, t_new, t_out, step if replay else -1
                 )  # fmt: skip
@@ -191,7 +235,7 @@ def time_loop(name: str, method: Method) -> Any:
                     continue
                 if ratio > ratio_most:
                     ratio_most, cause = ratio, worst
-                next_time = write_outputs(table, i, task, room, t, h, t_new, next_time)
+                next_time = write_outputs(table, i, task, room, t, h, t_new, next_time, piece, scratch)
                 status, factor, mark = advance(task, room, t, h, t_new, ratio, replay)
                 step += stride
                 if not replay:
@@ -207,9 +251,9 @@ def time_loop(name: str, method: Method) -> Any:
             if status != _OK:
                 break
 
-        if (status == _NONFINITE_START or status == _NONFINITE) and _was_refused(task.u):
-            status = _OUTSIDE_TABLE
+        t, status = time_in_task(task, t), _or_refused(task, status)
         keep_alive(room.pool)
+        keep_alive(scratch)
         counts[0], counts[1] = attempts - rejected, rejected
         return status, t, cause, ratio_most, next_time, n_taken, taken, orders
 

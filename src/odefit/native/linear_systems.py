@@ -364,6 +364,14 @@ def seed_products(e, n, seeds):
 
 
 @kernel(inline=True)
+def renew_products(e, n, seeds, products):
+    """Put other seeds into the products of `seed_products`; what was zero there must be so again."""
+    place, entry, factor = products
+    for g in range(place.size):
+        factor[g] = seeds[place[g] // (4 * n), e.col[entry[g]] - n, place[g] % 4]
+
+
+@kernel(inline=True)
 def _known_part(slot, c, s, d, with_d):
     """Set ``s[slot[0]]`` to the right-hand side without ``f_p dp``."""
     new, old, s2, s3, s4, s5 = slot[0], slot[1], slot[2], slot[3], slot[4], slot[5]

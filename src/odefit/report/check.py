@@ -10,10 +10,12 @@ import numpy as np
 
 from odefit.compile import compile_problem
 from odefit.criteria.least_squares import has_absolute_sigma
+from odefit.integrate.state_conditions import words_for_state_conditions
 from odefit.native.stop import StopFlag, raise_on_interrupt
 from odefit.problem import Problem, Table
 from odefit.report.labels import with_unit
 from odefit.solve import Failed, LeastSquares
+from odefit.strategy.influence import values_with_influence
 from odefit.transcribe import SingleShooting
 
 _WIDTH = 100
@@ -37,6 +39,7 @@ def check(problem: Problem) -> CheckReport:
     lines += _tables(problem)
     lines += _experiments(problem)
     lines += _noise(problem)
+    lines += _conditions(problem)
     derivative_lines, ok = _derivatives(problem)
     return CheckReport("\n".join([*lines, *derivative_lines]), ok)
 
@@ -129,14 +132,20 @@ def _noise(problem: Problem) -> list[str]:
     return ["Noise: none given; one common standard deviation is estimated"]
 
 
+def _conditions(problem: Problem) -> list[str]:
+    """Name conditions on states, which steps may miss; those in time end steps, and need no word."""
+    words = words_for_state_conditions(compile_problem(problem))
+    return textwrap.wrap(f"Warning: {words[0].lower()}{words[1:]}", _WIDTH, subsequent_indent="  ") if words else []
+
+
 def _derivatives(problem: Problem) -> tuple[list[str], bool]:
     stop = StopFlag()
     objective = SingleShooting(problem, stop)
     with raise_on_interrupt(stop):
-        return _compared(objective)
+        return _compared(problem, objective)
 
 
-def _compared(objective: SingleShooting) -> tuple[list[str], bool]:
+def _compared(problem: Problem, objective: SingleShooting) -> tuple[list[str], bool]:
     """Compare the derivatives at the start values with finite differences."""
     x = objective.compiled.theta_start
     objective.refresh(x)
@@ -149,16 +158,27 @@ def _compared(objective: SingleShooting) -> tuple[list[str], bool]:
     if not isinstance(start, LeastSquares) or start.linear is None or not objective.names:
         return lines, True
     bad, silent = [], []
+    elsewhere: dict[int, float] = {}
     for i, name in enumerate(objective.names):
         exact = start.linear.jacobian[:, i]
         largest = float(np.abs(exact).max())
         if largest == 0.0:
-            silent.append(name)
+            silent.append(i)
         difference = float(np.abs(central_difference(objective, x, i) - exact).max())
+        if not difference <= _AGREEMENT * largest + 1e-7:
+            difference = one_sided_difference(objective, x, i, start.residual, exact)
         if not difference <= _AGREEMENT * largest + 1e-7:
             bad.append(f"{name} ({difference / max(largest, 1e-300):.1e})")
     if silent:
-        lines += _paragraph("Warning: at the start the data do not depend on", silent)
+        elsewhere = values_with_influence(problem, x, silent)
+    if len(silent) > len(elsewhere):
+        none = [objective.names[i] for i in silent if i not in elsewhere]
+        lines += _paragraph("Warning: at the start the data do not depend on", none)
+    for i, value in elsewhere.items():
+        name = objective.names[i]
+        lines.append(
+            f"Warning: small changes of {name} do not change the data at the start, but {name} = {value:.4g} does"
+        )
     if bad:
         lines += _paragraph("Derivatives DISAGREE with finite differences for", bad)
     else:
@@ -176,3 +196,25 @@ def central_difference(objective: SingleShooting, x: np.ndarray, i: int) -> np.n
         point = objective.evaluate(moved, 0)
         parts.append(weight * point.residual if isinstance(point, LeastSquares) else missing)
     return np.sum(parts, axis=0) / (12.0 * h)
+
+
+def one_sided_difference(
+    objective: SingleShooting, x: np.ndarray, i: int, residual: np.ndarray, exact: np.ndarray
+) -> float:
+    """Return by how much derivatives miss the nearer one of the differences (second order) to both sides.
+
+    A measurement at the very time of a condition that depends on the parameter has two derivatives.
+    """
+    nearest = np.full(exact.size, np.inf)
+    for sign in (-1.0, 1.0):
+        h = sign * 1e-3 * max(abs(x[i]), 1e-3)
+        points = []
+        for step in (1.0, 2.0):
+            moved = x.copy()
+            moved[i] += step * h
+            points.append(objective.evaluate(moved, 0))
+        one, two = points
+        if isinstance(one, LeastSquares) and isinstance(two, LeastSquares):
+            slope = (4.0 * one.residual - 3.0 * residual - two.residual) / (2.0 * h)
+            nearest = np.fmin(nearest, np.abs(slope - exact))
+    return float(nearest.max())

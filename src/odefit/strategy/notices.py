@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from odefit.integrate.state_conditions import words_for_state_conditions
 from odefit.statistics.covariance import AT_BOUND, DETERMINED, UNDETERMINED
 from odefit.statistics.quality import chi2_p
 from odefit.statistics.residuals import AS_GOOD_AS_EXACT
 from odefit.statistics.verdicts import WEAK, joined
+from odefit.strategy.influence import values_with_influence
 from odefit.strategy.uncertainty import Uncertainty
 
 if TYPE_CHECKING:
@@ -68,6 +70,8 @@ def _of_data(result: FitResult) -> Iterator[Notice]:
         text = "There are as many data as parameters: nothing is left to estimate the noise, and standard errors, from."
         yield Notice("data.few", text)
     yield from _of_tolerance(result)
+    if words := words_for_state_conditions(result.plan.compiled):
+        yield Notice("model.state-condition", words)
     idle = [name for name in result.plan.compiled.slot_names if name in result.unfitted]
     if idle:
         yield Notice("parameter.no-data", f"{', '.join(idle)}: no data tell the value; the start value was used.")
@@ -140,12 +144,22 @@ def _autocorrelated(uncertainty: Uncertainty) -> str:
 
 
 def _of_parameters(result: FitResult) -> Iterator[Notice]:
-    silent = _without_influence(result)
+    silent = {name for name in _without_slope(result) if result.parameters[name].verdict == UNDETERMINED}
+    elsewhere = _with_influence_elsewhere(result, silent)
     for name, row in result.parameters.items():
         if row.verdict == AT_BOUND:
             yield Notice("parameter.bound", f"'{name}' is at its bound {row.estimate:g}.")
+        elif row.verdict == UNDETERMINED and name in elsewhere:
+            text = (
+                f"'{name}' is not determined here: small changes of it have no influence on the data, but "
+                f"{name} = {elsewhere[name]:.4g} has; try other start values, or starts = 20."
+            )
+            yield Notice("parameter.undetermined", text)
         elif row.verdict == UNDETERMINED and name in silent:
-            text = f"'{name}' is not determined by these data: it has no influence on them."
+            if elsewhere:
+                text = f"'{name}' is not determined here: it has no influence on the data."
+            else:
+                text = f"'{name}' is not determined by these data: it has no influence on them."
             yield Notice("parameter.undetermined", text)
         elif row.verdict == UNDETERMINED:
             tail = f" (95 % interval {row.interval[0]:.2g} .. {row.interval[1]:.2g})" if row.interval else ""
@@ -155,7 +169,16 @@ def _of_parameters(result: FitResult) -> Iterator[Notice]:
             yield Notice("parameter.weak", text)
 
 
-def _without_influence(result: FitResult) -> set[str]:
+def _with_influence_elsewhere(result: FitResult, silent: set[str]) -> dict[str, float]:
+    """Return, of parameters without derivatives, those that another value changes the data of, with that value."""
+    names = result.plan.names
+    unknowns = [i for i, name in enumerate(names) if name in silent]
+    found = values_with_influence(result.problem, result.solution.x, unknowns) if unknowns else {}
+    return {names[i]: value for i, value in found.items()}
+
+
+def _without_slope(result: FitResult) -> set[str]:
+    """Return the parameters whose derivatives are all zero."""
     linear = result.solution.linear
     if linear is None:
         return set()

@@ -10,7 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from odefit.compile.parameter_map import Mapping, Unknowns, fill_slots, map_slots
-from odefit.integrate.task import METHOD, Task, task_at
+from odefit.integrate.pieces import lay_pieces
+from odefit.integrate.task import METHOD, Task, switching_at, task_at
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_call
 from odefit.native.pool import keep_alive
@@ -88,10 +89,15 @@ def evaluate_tasks(table, shared, first, last, x, order, replay, residual, jacob
     for i in range(first, last):
         room = _prepare(table, i, slots, order, residual, flat, width)
         task, measured = task_at(table, i), measured_at(table, i)
-        status, t, cause, ratio, _, n_taken, taken, orders = _call_method(
-            task.method, (table, i, order, replay, taken, orders, n_taken)
-        )
+        pieces, ratio = room, 0.0
+        if switching_at(table, i).value != 0:
+            status, cause, pieces = lay_pieces(table, i, order, replay)
+        if status == 0:
+            status, t, cause, ratio, _, n_taken, taken, orders = _call_method(
+                task.method, (table, i, order, replay, taken, orders, n_taken)
+            )
         keep_alive(room)
+        keep_alive(pieces)
         if status != 0:
             failed, behind = i, i
             break

@@ -14,21 +14,19 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, CompiledStructure, compile_problem
-from odefit.compile.parameter_map import Mapping
 from odefit.criteria import Criterion, criterion_named
 from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.errors import FitError
 from odefit.integrate import Counters
-from odefit.integrate.task import Task
 from odefit.native.records import Words
 from odefit.problem import Problem
 from odefit.solve.blocks import BlockLayout
 from odefit.transcribe.blocks import find_blocks
 from odefit.transcribe.observation import Observations, observations
 from odefit.transcribe.record import (
-    Fields,
-    Measured,
+    PartFields,
     Penalty,
+    Records,
     part_of_records,
     penalty_record,
     shared_row,
@@ -113,7 +111,7 @@ class Arrangement:
         return theta if self.layout is None else np.where(theta >= 0, self.layout.position[theta], -1)
 
     @cached_property
-    def _records(self) -> list[tuple[Task, Mapping, Measured]]:
+    def _records(self) -> list[Records]:
         experiments = zip(self.data.of_experiment, self.data.first, self.columns, strict=False)
         return [
             task_records(self.compiled, o, first, columns, self.column_of_slot) for o, first, columns in experiments
@@ -139,7 +137,7 @@ class Arrangement:
         return [row[o.experiment] for o in self.data.of_experiment]
 
     @cached_property
-    def _parts(self) -> list[tuple[Fields, Fields]]:
+    def _parts(self) -> list[PartFields]:
         """What is different there."""
         return [part_of_records(o, first) for o, first in zip(self.data.of_experiment, self.data.first, strict=False)]
 
@@ -148,6 +146,16 @@ class Arrangement:
         """Where, among the numbers that steps are counted with, those of each task begin, and where the last end."""
         sizes = [len(Counters._fields) + o.ends.size for o in self.data.of_experiment]
         return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+    @cached_property
+    def in_pieces(self) -> dict[int, int]:
+        """The tasks whose pieces depend on conditions in time, each with a guess how many there are."""
+        result = {}
+        for i, o in enumerate(self.data.of_experiment):
+            switches = self.compiled.model(o.experiment).switches
+            if switches is not None:
+                result[i] = o.ends.size + switches.level.size
+        return result
 
 
 class Plan:
@@ -163,8 +171,9 @@ class Plan:
         What is minimised.
     names
         Of the unknowns.
-    table, first_count
-        Tasks of the observed experiments, without methods and grids, and where each counts its steps.
+    table, first_count, in_pieces
+        Tasks of the observed experiments, without methods and grids, where each counts its steps, and which of them
+        have conditions in time.
     n_data, n_fitted
         Number of measurements, those that must be met exactly included, and left out.
     """
@@ -187,6 +196,7 @@ class Plan:
         self.column_of_slot = arrangement.column_of_slot
         self.table = arrangement.table
         self.first_count = arrangement.first_count
+        self.in_pieces = arrangement.in_pieces
 
     @property
     def root_weights(self) -> npt.NDArray[np.float64]:

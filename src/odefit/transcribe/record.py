@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, CompiledStructure
 from odefit.compile.parameter_map import Mapping, Unknowns
-from odefit.integrate.task import Task
+from odefit.integrate.task import Switching, Task
 from odefit.native.linear_systems import Elimination
 from odefit.native.records import Floats, Integers, Layout, Unsigned, Words
 from odefit.transcribe.observation import Observation
@@ -73,15 +73,18 @@ class Penalty(NamedTuple):
     first_row: int = 0
 
 
-FITTING = Layout(Task, Elimination, Mapping, Measured)
+FITTING = Layout(Task, Elimination, Switching, Mapping, Measured)
 """Rows of tasks that are fitted."""
 SHARED = Layout(Unknowns, Penalty)
 """The one row of what all tasks share."""
 
 
+Records = tuple[Task, Switching, Mapping, Measured]
+
+
 def task_records(
     compiled: CompiledStructure, o: Observation, first_row: int, columns: Integers, of_slot: Integers
-) -> tuple[Task, Mapping, Measured]:
+) -> Records:
     """Return the records of an observed experiment, without method and grid.
 
     Parameters
@@ -96,8 +99,11 @@ def task_records(
         n_directions=compiled.n_directions[o.experiment], start=float(o.t0), rtol=0.0, atol=0.0, max_steps=0, choices=0,
         p=_NONE, u=_NONE, y0=_NONE, dy0=_NONE, dp=_NONE, d2y0=_NONE, d2p=_NONE, times=o.times, ends=o.ends,
         kinks=compiled.tables[o.experiment].kinks,
-        steps=_NONE, orders=_NO_INDICES, counts=_NO_INDICES, stop=_NO_INDICES, sink=0, method=0,
+        steps=_NONE, orders=_NO_INDICES, counts=_NO_INDICES, stop=_NO_INDICES,
+        slots=compiled.tables[o.experiment].n_slots,
+        moving=int(model.switches is not None and model.switches.moving), sink=0, method=0,
     )  # fmt: skip
+    switching = Switching.of(model.switches, o.ends, _NO_INDICES)
     measured = Measured(
         observe=observe.value,
         observe_jacobian=observe.jacobian,
@@ -113,7 +119,7 @@ def task_records(
         column_of_slot=of_slot,
         first_row=first_row,
     )
-    return task, compiled.mappings[o.experiment], measured
+    return task, switching, compiled.mappings[o.experiment], measured
 
 
 def penalty_record(compiled: CompiledStructure, first_row: int, of_slot: Integers) -> Penalty:
@@ -132,7 +138,7 @@ def penalty_record(compiled: CompiledStructure, first_row: int, of_slot: Integer
     )
 
 
-def table_of(records: list[tuple[Task, Mapping, Measured]]) -> Words:
+def table_of(records: list[Records]) -> Words:
     """Return the table of these tasks."""
     table = np.zeros((len(records), FITTING.width), np.int64)
     for row, parts in zip(table, records, strict=True):
@@ -142,11 +148,12 @@ def table_of(records: list[tuple[Task, Mapping, Measured]]) -> Words:
 
 
 Fields = dict[str, Any]
+PartFields = tuple[Fields, Fields, Fields]
 
 
-def part_of_records(o: Observation, first_row: int) -> tuple[Fields, Fields]:
-    """Return the fields of `Task` and `Measured` that change where only a part of the measurements is fitted."""
-    return {"times": o.times, "ends": o.ends}, {
+def part_of_records(o: Observation, first_row: int) -> PartFields:
+    """Return what changes in `Task`, `Switching` and `Measured` where only a part of the measurements is fitted."""
+    measured = {
         "at_time": _first_of_times(o),
         "observable": o.observable,
         "value": o.value,
@@ -154,13 +161,14 @@ def part_of_records(o: Observation, first_row: int) -> tuple[Fields, Fields]:
         "row_slots": np.ascontiguousarray(o.row_slots).reshape(-1),
         "first_row": first_row,
     }
+    return {"times": o.times, "ends": o.ends}, {"stops": o.ends}, measured
 
 
-def table_of_part(table: Words, rows: list[int], parts: list[tuple[Fields, Fields]]) -> Words:
+def table_of_part(table: Words, rows: list[int], parts: list[PartFields]) -> Words:
     """Return the `rows` of a table with these fields, which must be kept, in the place of their own."""
     result = table[rows]
     for row, changed in zip(result, parts, strict=True):
-        for part, fields in zip((Task, Measured), changed, strict=True):
+        for part, fields in zip((Task, Switching, Measured), changed, strict=True):
             for name, value in fields.items():
                 FITTING.set(row, part, name, value)
     return result

@@ -12,12 +12,13 @@ from functools import cache, reduce
 import numpy as np
 import numpy.typing as npt
 
-from odefit.integrate import StepGrid, Trajectory, integrator
+from odefit.integrate import Counters, Status, StepGrid, Trajectory, integrator
 from odefit.integrate.contract import Run
 from odefit.integrate.elimination import LinearAlgebra
 from odefit.integrate.selection import Selection
-from odefit.integrate.task import SINK, Task
+from odefit.integrate.task import SINK, Switching, Task
 from odefit.native.kernel_calls import kernel_address
+from odefit.native.records import Words
 from odefit.native.stop import StopFlag
 from odefit.native.threads import allowed_threads, thread_pool
 from odefit.problem.problem import Settings
@@ -32,6 +33,10 @@ Array = npt.NDArray[np.float64]
 _NEVER = StopFlag()
 _NO_ORDERS = np.empty(0, np.int64)
 _NOTHING_TAKEN = np.empty(0), _NO_ORDERS, 0, 0
+_COUNTERS = len(Counters._fields)
+_STALE = 20.0
+"""Error over tolerance of a point whose conditions in time come in another order than those of the grids: policies
+renew these."""
 WORTH_A_THREAD = 1e-3
 """Seconds that a task takes, from which tasks are shared out among threads: kernels release the GIL."""
 
@@ -72,6 +77,7 @@ class Shooter:
         # steps and orders of each task, as slices of what one call returned
         self._taken: list[tuple[Array, npt.NDArray[np.int64], int, int]] = [_NOTHING_TAKEN] * len(self._selections)
         self._told: list[LinearAlgebra | None] = [None] * len(self._selections)
+        self._rooms: dict[int, _PieceRoom] = {i: _PieceRoom(self._table[i], n) for i, n in plan.in_pieces.items()}
 
     def adapt(self, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
         """Integrate all tasks at `x`, fill their rows, and keep the steps that were chosen."""
@@ -85,6 +91,7 @@ class Shooter:
         self.adapted = shot.failed < 0
         if self.adapted:
             self._made_with = self._counts.copy()
+            self._made_pieces = {i: room.content() for i, room in self._rooms.items()}
         return shot
 
     @property
@@ -101,8 +108,10 @@ class Shooter:
         for i, (selection, (steps, orders, a, b)) in enumerate(zip(self._selections, self._taken, strict=True)):
             method = selection.method
             noted = orders[a:b] if method.variable_order else _NO_ORDERS
-            counts = self._made_with[first[i] : first[i + 1]]
-            result.append(StepGrid(method.name, steps[a:b], counts, noted, selection.algebra))
+            counts, passed = self._made_with[first[i] : first[i + 1]], _NO_ORDERS
+            if i in self._made_pieces:
+                counts, passed = self._made_pieces[i]
+            result.append(StepGrid(method.name, steps[a:b], counts, noted, selection.algebra, passed))
         return result
 
     def replay(self, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
@@ -124,7 +133,7 @@ class Shooter:
         """Integrate one experiment at `x`."""
         compiled = self._plan.compiled
         tables, u = compiled.structure.tables[o.experiment], compiled.new_inputs(o.experiment)
-        run = Run.of(compiled.parameters(x, o.experiment, order), o.t0, o.times, o.ends, u, tables.kinks)
+        run = Run.of(compiled.parameters(x, o.experiment, order), o.t0, o.times, o.ends).with_tables(tables, u)
         return self._integrator.solve(
             compiled.model(o.experiment), run, grid=grid, rtol=self._rtol, atol=self._atol, order=order,
             max_steps=self._max_steps, stop=self._stop,
@@ -133,7 +142,7 @@ class Shooter:
     def _tell(self, i: int) -> None:
         """Write into the table who integrates task `i`."""
         selection, row = self._selections[i], self._table[i]
-        row[_METHOD], row[_CHOICES], row[_MAX_STEPS] = selection.method.address, selection.choices, selection.max_steps
+        _tell(row, selection)
         if selection.algebra is not self._told[i]:
             FITTING.put(row, selection.elimination)
             self._told[i] = selection.algebra
@@ -166,13 +175,64 @@ class Shooter:
                     self._selections[i].remember(b - a)
             if shot.failed < 0:
                 return shot if done is None else done.and_also(shot)
-            if not self._selections[behind].answer(shot.status):
+            if shot.status == Status.SWITCHED:
+                alone = self._shoot_alone(behind, x, order, residual, jacobian)
+                if alone.failed >= 0:
+                    return alone
+                before = alone.and_also(shot._replace(failed=-1)) if behind > first else alone
+                done, first = before if done is None else done.and_also(before), behind + 1
+                continue
+            if shot.status == Status.ROOM_FOR_PIECES:
+                self._rooms[behind] = _PieceRoom(self._table[behind], shot.cause)
+            elif not self._selections[behind].answer(shot.status):
                 self._selections[behind].forget()
                 return shot
             self._tell(behind)
             if behind > first:
                 partial = shot._replace(failed=-1)
                 done, first = partial if done is None else done.and_also(partial), behind
+
+    def _shoot_alone(self, i: int, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
+        """Shoot task `i`, whose grid does not fit the order of its conditions in time, with steps of its own.
+
+        The grid stays; a large error tells that it should be renewed.
+        """
+        model = self._plan.compiled.model(self._plan.data.of_experiment[i].experiment)
+        selection = Selection(self._integrator, model, self._rtol, self._max_steps)
+        selection.choose()
+        table, where = self._table[i : i + 1].copy(), np.empty(2, np.int64)
+        room = _PieceRoom(table[0], self._plan.in_pieces[i])
+        while True:
+            _tell(table[0], selection)
+            FITTING.put(table[0], selection.elimination)
+            *fields, _, _ = evaluate_tasks(table, self._shared, 0, 1, x, order, False, residual, jacobian, where)
+            shot = Shot._make(fields)
+            if shot.failed < 0:
+                return shot._replace(error_ratio=max(shot.error_ratio, _STALE), penalty=0.0)
+            if shot.status == Status.ROOM_FOR_PIECES:
+                room = _PieceRoom(table[0], shot.cause)
+            elif not selection.answer(shot.status):
+                del room
+                return shot._replace(failed=i)
+
+
+class _PieceRoom:
+    """Where a task with conditions in time counts the steps of its pieces, and notes what ends them."""
+
+    def __init__(self, row: Words, n_pieces: int) -> None:
+        self._counts, self._passed = np.zeros(_COUNTERS + n_pieces, np.int64), np.zeros(1 + n_pieces, np.int64)
+        FITTING.set(row, Task, "counts", self._counts)
+        FITTING.set(row, Switching, "passed", self._passed)
+
+    def content(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return copies of both, as a step grid has them."""
+        n_pieces = self._passed[0]
+        return self._counts[: _COUNTERS + n_pieces].copy(), self._passed[: 1 + n_pieces].copy()
+
+
+def _tell(row: Words, selection: Selection) -> None:
+    """Write into the row of a task who integrates it."""
+    row[_METHOD], row[_CHOICES], row[_MAX_STEPS] = selection.method.address, selection.choices, selection.max_steps
 
 
 _METHOD, _CHOICES, _MAX_STEPS = (FITTING.place(Task, field) for field in ("method", "choices", "max_steps"))

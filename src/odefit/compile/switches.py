@@ -1,0 +1,238 @@
+"""Conditions in time: from a right-hand side with jumps to one that is smooth within a *piece*.
+
+No step may cross a jump of the right-hand side.  A comparison of two expressions of time and parameters,
+``t >= lag`` say, changes only where g = t - lag is zero.  So every such comparison is taken out of the expressions and
+becomes an *input* u, a number that is constant within a piece; what is left, f(t, y, p, u), is smooth there.  The
+*switches* g(t, p, u) tell where pieces end: at their zeros.
+
+    t < s, t <= s, ..        u = 0 or 1                      g = t - s, zeros
+    sign(x)                  u                               g = x, zeros
+    abs(x)                   u x with u = sign(x)            g = x, zeros
+    fmin(a, b), fmax(a, b)   a where u, else b               g = a - b, zeros
+    floor(x), ceil(x)        u                               g = x, whole numbers
+    fmod(a, b)               a - b u with u = trunc(a/b)     g = a/b, whole numbers
+
+A switch may depend on inputs: in ``t - 24*floor(t/24) < 8`` the floor is the input of *level* 1, the comparison one of
+level 2.  Given the inputs of lower levels, it is smooth again.  ``and``, ``or``, ``not`` and what depends on inputs
+alone need nothing: they are constant within a piece.
+
+**Moving ends.**  Where switches depend on parameters, so do the ends of the pieces.  A piece [a, a + L] is then
+integrated in the fraction s of it, 0 <= s <= 1, t = a + L s,
+
+    dy/ds = F(s, y, (p, a, L), u) = L f(a + L s, y, p, u),
+
+where a and L are two more parameters with derivatives of their own.  Nothing else is needed for exact derivatives of
+the discrete solution: with frozen steps in s the steps in t stretch with their piece, and every method differentiates F
+by its parameters.  The directions at the end of a piece are the total derivatives d/dtheta y(tau(theta), theta), which
+are continuous: there is no jump to be added.  (`odefit.integrate.moving_output` has what this means for output.)
+
+What depends on states is left as it is; `Split.on_states` names it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+import casadi as ca
+
+LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, EQUAL, UNEQUAL, SIGN, MINUS_SIGN, FLOOR, CEIL, TRUNCATE = range(11)
+"""What an input is of its switch g: the truth of g < 0, g <= 0, .., or the value of a function of g."""
+
+PIECE_START, PIECE_LENGTH = "(start of the piece)", "(length of the piece)"
+"""Names of the two entries of p, the last ones, that kernels fill for pieces with moving ends."""
+
+_COMPARED = {ca.OP_LT: LESS, ca.OP_LE: LESS_EQUAL, ca.OP_EQ: EQUAL, ca.OP_NE: UNEQUAL}
+_SWAPPED = {
+    LESS: GREATER, GREATER: LESS, LESS_EQUAL: GREATER_EQUAL, GREATER_EQUAL: LESS_EQUAL, EQUAL: EQUAL, UNEQUAL: UNEQUAL,
+    SIGN: MINUS_SIGN,
+}  # fmt: skip
+_ROUNDED = {ca.OP_FLOOR: FLOOR, ca.OP_CEIL: CEIL}
+_EXTREMES = {ca.OP_FMIN: LESS_EQUAL, ca.OP_FMAX: GREATER_EQUAL}
+_NOT_SMOOTH = frozenset(
+    [*_COMPARED, *_ROUNDED, *_EXTREMES, ca.OP_SIGN, ca.OP_FABS, ca.OP_FMOD, ca.OP_COPYSIGN]
+)  # fmt: skip
+_DEEP = 1_000_000  # levels of an expression that are compared
+_binary: Any = ca.SX.binary
+_unary: Any = ca.SX.unary
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A right-hand side whose conditions in time are inputs.
+
+    Attributes
+    ----------
+    out, inputs
+        The right-hand side, and the symbols u in it, both columns.
+    switches
+        The g, a column; functions of t, p and u.
+    level, affine, whole
+        Per switch: its level, whether it is affine in t, whether whole numbers count and not only zero.
+    switch_of, kind
+        Per input: its switch, and what it is of it.
+    on_states
+        Conditions on states, as text.
+    """
+
+    out: Any
+    inputs: Any
+    switches: Any
+    level: tuple[int, ...]
+    affine: tuple[bool, ...]
+    whole: tuple[bool, ...]
+    switch_of: tuple[int, ...]
+    kind: tuple[int, ...]
+    on_states: tuple[str, ...]
+
+    def depends_on_parameters(self, time: Any) -> bool:
+        """Tell whether a switch depends on more than time and inputs: then its times may move."""
+        known = {time.name(), *(self.inputs[j].name() for j in range(self.inputs.numel()))}
+        return bool({symbol.name() for symbol in ca.symvar(self.switches)} - known)
+
+
+@dataclass(slots=True)
+class _Value:
+    """A register of the tape: its expression, what it depends on, and the highest level of its inputs."""
+
+    expression: Any
+    of_time: bool = False
+    of_states: bool = False
+    level: int = 0
+
+
+def split_at_conditions(out: Any, time: Any, states: Any) -> Split | None:
+    """Take the conditions in `time` out of a right-hand side; None if nothing in it is not smooth."""
+    others = [symbol for symbol in ca.symvar(ca.vertcat(out, time, states)) if symbol.name() != time.name()]
+    state_names = {states[i].name() for i in range(states.numel())}
+    parameters = [symbol for symbol in others if symbol.name() not in state_names]
+    function = ca.Function("f", [time, states, ca.vertcat(*parameters)], [ca.densify(out)])
+    operations = [function.instruction_id(k) for k in range(function.n_instructions())]
+    if not _NOT_SMOOTH.intersection(operations):
+        return None
+    walk = _Walk(time, states, ca.vertcat(*parameters), {time.name(), *(symbol.name() for symbol in others)})
+    return walk.split(function, operations)
+
+
+class _Walk:
+    """The walk along the tape of a right-hand side, in which it is built again with inputs."""
+
+    def __init__(self, time: Any, states: Any, parameters: Any, names: Collection[str]) -> None:
+        self._time, self._names = time, set(names)
+        self._arguments = (time, states, parameters)
+        self._pairs: list[tuple[Any, Any]] = []  # switches g = a - b
+        self._level: list[int] = []
+        self._whole: list[bool] = []
+        self._inputs: list[Any] = []
+        self._switch_of: list[int] = []
+        self._kind: list[int] = []
+        self._on_states: dict[str, None] = {}
+
+    def split(self, function: Any, operations: list[int]) -> Split:
+        """Return what the tape comes to."""
+        register: dict[int, _Value] = {}
+        out = ca.SX.zeros(function.numel_out(0))
+        for k, operation in enumerate(operations):
+            places, result = function.instruction_input(k), function.instruction_output(k)
+            if operation == ca.OP_OUTPUT:
+                out[result[1]] = register[places[0]].expression
+            elif operation == ca.OP_CONST:
+                register[result[0]] = _Value(ca.SX(function.instruction_constant(k)))
+            elif operation == ca.OP_INPUT:
+                symbol = self._arguments[places[0]][places[1]]
+                register[result[0]] = _Value(symbol, of_time=places[0] == 0, of_states=places[0] == 1)
+            else:
+                register[result[0]] = self._apply(operation, [register[i] for i in places])
+        switches = [a - b for a, b in self._pairs]
+        slopes = [ca.jtimes(g, self._time, ca.SX(1)) for g in switches]
+        return Split(
+            out=out,
+            inputs=ca.vertcat(*self._inputs) if self._inputs else ca.SX(0, 1),
+            switches=ca.vertcat(*switches) if switches else ca.SX(0, 1),
+            level=tuple(self._level),
+            affine=tuple(not ca.depends_on(slope, self._time) for slope in slopes),
+            whole=tuple(self._whole),
+            switch_of=tuple(self._switch_of),
+            kind=tuple(self._kind),
+            on_states=tuple(self._on_states),
+        )
+
+    def _apply(self, operation: int, operands: list[_Value]) -> _Value:
+        """Return the value of an operation; one that is not smooth in time alone gets an input."""
+        parts = [operand.expression for operand in operands]
+        plain = _unary(operation, parts[0]) if len(parts) == 1 else _binary(operation, parts[0], parts[1])
+        of_time, of_states = any(o.of_time for o in operands), any(o.of_states for o in operands)
+        level = max(o.level for o in operands)
+        if operation not in _NOT_SMOOTH or not (of_time or of_states):
+            return _Value(plain, of_time, of_states, level)
+        if of_states:
+            self._on_states[_text(plain)] = None
+            return _Value(plain, of_time, of_states, level)
+        return self._with_input(operation, parts, _text(plain), level)
+
+    def _with_input(self, operation: int, parts: list[Any], name: str, level: int) -> _Value:
+        """Return an operation on time and parameters that is not smooth, by means of an input."""
+        x, zero = parts[0], ca.SX(0)
+        if operation in _COMPARED:
+            u = self._input(x, parts[1], _COMPARED[operation], name, level)
+            return _Value(u != 0, level=level + 1)  # a condition, which selects
+        if operation == ca.OP_SIGN:
+            return _Value(self._input(x, zero, SIGN, name, level), level=level + 1)
+        if operation in _ROUNDED:
+            return _Value(self._input(x, zero, _ROUNDED[operation], name, level), level=level + 1)
+        if operation == ca.OP_FABS:
+            return _Value(self._input(x, zero, SIGN, f"sign({_text(x)})", level) * x, True, level=level + 1)
+        if operation == ca.OP_FMOD:
+            u = self._input(x / parts[1], zero, TRUNCATE, f"trunc({_text(x / parts[1])})", level)
+            return _Value(x - parts[1] * u, True, level=level + 1)
+        if operation == ca.OP_COPYSIGN:
+            size = self._input(x, zero, SIGN, f"sign({_text(x)})", level) * x
+            sign = self._input(parts[1], zero, SIGN, f"sign({_text(parts[1])})", level)
+            return _Value(size * sign, True, level=level + 1)
+        u = self._input(x, parts[1], _EXTREMES[operation], name, level)
+        return _Value(ca.if_else(u != 0, x, parts[1]), True, level=level + 1)
+
+    def _input(self, a: Any, b: Any, kind: int, name: str, level: int) -> Any:
+        """Return the symbol of an input; equal ones share one, and equal pairs a switch."""
+        whole = kind in (FLOOR, CEIL, TRUNCATE)
+        if kind == SIGN and a.op() == ca.OP_SUB:  # of a difference: the switch of a comparison
+            a, b = a.dep(0), a.dep(1)
+        switch, kind = self._switch(a, b, kind, whole, level)
+        for u, other, of in zip(self._inputs, self._switch_of, self._kind, strict=True):
+            if (other, of) == (switch, kind):
+                return u
+        while name in self._names:
+            name += "'"
+        self._names.add(name)
+        self._inputs.append(ca.SX.sym(name))
+        self._switch_of.append(switch)
+        self._kind.append(kind)
+        return self._inputs[-1]
+
+    def _switch(self, a: Any, b: Any, kind: int, whole: bool, level: int) -> tuple[int, int]:
+        """Return the switch of a - b, perhaps that of b - a, and what the input is of it."""
+        for number, (c, d) in enumerate(self._pairs):
+            if self._whole[number] == whole:
+                if ca.is_equal(a, c, _DEEP) and ca.is_equal(b, d, _DEEP):
+                    return number, kind
+                if kind in _SWAPPED and ca.is_equal(a, d, _DEEP) and ca.is_equal(b, c, _DEEP):
+                    return number, _SWAPPED[kind]
+        self._pairs.append((a, b))
+        self._level.append(level + 1)
+        self._whole.append(whole)
+        return len(self._pairs) - 1, kind
+
+
+def _text(expression: Any) -> str:
+    """Return an expression as text of bounded length, without the brackets around it."""
+    text = str(expression)
+    if text.startswith("(") and text.endswith(")"):
+        text = text[1:-1]
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def stretched(out: Any, time: Any) -> tuple[Any, Any, Any]:
+    """Return the right-hand side of a piece with moving ends, and the symbols of its fraction, start and length."""
+    fraction, start, length = ca.SX.sym("s"), ca.SX.sym(PIECE_START), ca.SX.sym(PIECE_LENGTH)
+    return length * ca.substitute(out, time, start + length * fraction), fraction, ca.vertcat(start, length)
