@@ -90,7 +90,7 @@ _SENTENCES = {
         "a condition in time compares something that is not a number (a root or logarithm of a negative number?); "
         "write it so that it has a value at all times of the experiment"
     ),
-    Status.OUTSIDE_TABLE: "the solution could not be continued beyond t = {t}: {refusal}",
+    Status.OUTSIDE_TABLE: "the solution could not be continued beyond t = {t}: {cause}",
 }
 
 
@@ -253,8 +253,9 @@ class Trajectory(NamedTuple):
 def ending(status: Status, t_end: float, cause: int, model: CompiledModel, refusal: str = "") -> str:
     """Say in words how an integration ended; `cause` is the state to blame (-1: none), `refusal` what a table said."""
     name = model.states[cause] if 0 <= cause < len(model.states) else "the model"
-    reason = refusal or "a table was asked for a value that it does not have"
-    return status.sentence.format(t=f"{t_end:.6g}", cause=name, refusal=reason)
+    if status is Status.OUTSIDE_TABLE:
+        name = refusal or "a table was asked for a value that it does not have"
+    return status.sentence.format(t=f"{t_end:.6g}", cause=name)
 
 
 class Integrator(Protocol):

@@ -115,6 +115,7 @@ def prediction_band(
         dp = compiled.all_derivatives(theta, e)
         by_theta = curves.derivatives(times, trajectory.y, trajectory.S, compiled.columns[e], seeds.p, dp, u, a, da)
         errors = standard_errors(by_theta, statistics.covariance)
-    tables = compiled.structure.tables[e]
-    failure = tables.refusal(u) if trajectory.status is Status.OK else trajectory.sentence(compiled.model(e))
+    failure = "" if np.isfinite(values).all() else compiled.structure.tables[e].refusal(u)
+    if trajectory.status is not Status.OK:
+        failure = trajectory.sentence(compiled.model(e))
     return Band(problem.experiments[e].name, times, curves.names, values, errors, failure)
