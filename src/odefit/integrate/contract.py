@@ -79,16 +79,17 @@ _SENTENCES = {
     Status.STIFF: "the model was recognised as stiff at t = {t}",
     Status.REORDER: "the equations of the step behind t = {t} need another order of elimination",
     Status.SWITCHED: (
-        "conditions in time change in another order, or another number of times, than where the steps were chosen; "
-        "choose steps anew"
+        "conditions in time change in another order behind t = {t}, or another number of times, than where the steps "
+        "were chosen; choose steps anew"
     ),
-    Status.ROOM_FOR_PIECES: "conditions in time change more often than there was room for",
+    Status.ROOM_FOR_PIECES: "conditions in time change more often behind t = {t} than there was room for",
     Status.TOO_MANY_PIECES: (
-        "conditions in time (or floor, ceil of it) change more than 100 000 times; write the equations without them"
+        "conditions in time (or floor, ceil of it) change more than 100 000 times behind t = {t}; write the equations "
+        "without them"
     ),
     Status.UNDEFINED_CONDITION: (
-        "a condition in time compares something that is not a number (a root or logarithm of a negative number?); "
-        "write it so that it has a value at all times of the experiment"
+        "a condition in time compares something that is not a number somewhere behind t = {t} (a root or logarithm of "
+        "a negative number?); write it so that it has a value at all times of the experiment"
     ),
     Status.OUTSIDE_TABLE: "the solution could not be continued beyond t = {t}: {cause}",
 }

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from odefit.native.kernel import kernel
+from odefit.native.kernel import kernel, named
 
 
 @kernel(inline=True)
@@ -77,13 +77,15 @@ def _second_motion(task, s, ds, a, b):
     return -total / task.p[length]
 
 
-def directions_at_fixed_time(interpolate: Any) -> Any:
+def directions_at_fixed_time(name: str, interpolate: Any) -> Any:
     """Return the kernel that writes states and directions at a fixed time, which is now the fraction `s`.
 
-    It works in `scratch`: derivatives of s first, behind them P', P'' and the P_a'.
+    It is called, not inlined: tasks whose ends do not move need not carry its code through their loop.  It works in
+    `scratch`: derivatives of s first, behind them P', P'' and the P_a'.
     """
 
-    @kernel(inline=True)
+    @kernel
+    @named(f"{name}_at_fixed_time")
     def at_fixed_time(task, room, t, h, t_new, s, scratch):
         n, q, n_columns = task.n, task.n_directions, task.n_columns
         start, length = task.n_parameters - 2, task.n_parameters - 1

@@ -145,9 +145,9 @@ def _entrance(seed: Any) -> Any:
     return enter
 
 
-def _output(interpolate: Any) -> Any:
+def _output(name: str, interpolate: Any) -> Any:
     """Return the kernel that hands what was asked for up to `t_new` to the sink, and tells which output is next."""
-    at_fixed_time = directions_at_fixed_time(interpolate)
+    at_fixed_time = directions_at_fixed_time(name, interpolate)
 
     @kernel(inline=True)
     def write_outputs(table, i, task, room, t, h, t_new, next_time, piece, scratch):
@@ -172,7 +172,7 @@ def _output(interpolate: Any) -> Any:
 def time_loop(name: str, method: Method) -> Any:
     """Return the kernel `name` that integrates by `method`."""
     stride, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance = method
-    enter, write_outputs = _entrance(seed), _output(interpolate)
+    enter, write_outputs = _entrance(seed), _output(name, interpolate)
 
     @kernel
     @named(name)

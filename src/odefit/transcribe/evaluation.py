@@ -92,6 +92,7 @@ def evaluate_tasks(table, shared, first, last, x, order, replay, residual, jacob
         pieces, ratio = room, 0.0
         if switching_at(table, i).value != 0:
             status, cause, pieces = lay_pieces(table, i, order, replay)
+            t = task.start
         if status == 0:
             status, t, cause, ratio, _, n_taken, taken, orders = _call_method(
                 task.method, (table, i, order, replay, taken, orders, n_taken)
