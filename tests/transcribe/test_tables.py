@@ -10,7 +10,8 @@ from scipy.integrate import solve_ivp
 from scipy.interpolate import CubicSpline, PchipInterpolator
 
 import odefit as of
-from odefit.integrate import METHODS
+from odefit.compile import compile_problem
+from odefit.integrate import METHODS, Run, piece_ends
 from odefit.native.stop import StopFlag
 from odefit.report.check import central_difference, check
 from odefit.transcribe import SingleShooting
@@ -226,3 +227,30 @@ def test_start_values_from_the_data_are_refused():
     task = problem("x' = -k*x + U(t)\nx(0) = 1", {"U": of.Table(KNOTS, VALUES)}, {"k": 1.0}, start="auto")
     with pytest.raises(of.UnsupportedError, match="for a model that calls tables"):
         of.fit(task)
+
+
+@pytest.mark.parametrize("kind", REFERENCE)
+@pytest.mark.parametrize("method", ["dopri5", "ddm"])
+def test_second_order_against_differences_of_first(method, kind):
+    tables = {
+        "U": of.Table(KNOTS, VALUES, kind=kind),
+        "W": of.Table([0, 1, 3, 10], [1, 0.5, 0.3, 0.2], kind="cubic", outside="extend"),
+    }
+    text = "x' = -k*x*W(x) + c*U(t)\nx(0) = W(k)"
+    task = problem(text, tables, {"k": 1.0, "c": 0.7}, integrator=method, rtol=1e-9, atol=1e-12)
+    compiled = compile_problem(task)
+    theta, times, h = compiled.theta_start, np.array([1.0, 3.0, 4.5]), 1e-4
+
+    tables_of_it = compiled.structure.tables[0]
+
+    def solved(x, order, grid):
+        run = Run.of(compiled.parameters(x, 0, order), 0.0, times, piece_ends(0.0, times, tables_of_it.jumps))
+        run = run.with_tables(tables_of_it, compiled.new_inputs(0))
+        return METHODS[method].solve(compiled.model(0), run, grid=grid, rtol=1e-9, atol=1e-12, order=order)
+
+    grid = solved(theta, 2, None).grid
+    second = solved(theta, 2, grid).S2[:, 0]  # pairs kk, kc, cc
+    for i, pairs in enumerate(([0, 1], [1, 2])):
+        step = h * np.eye(2)[i]
+        slopes = (solved(theta + step, 1, grid).S[:, 0] - solved(theta - step, 1, grid).S[:, 0]) / (2 * h)
+        np.testing.assert_allclose(second[:, pairs], slopes, atol=1e-6)
