@@ -84,10 +84,10 @@ def integrations_alone(objective: SingleShooting, x: Array) -> Callable[[], obje
     shooter = objective._shooter
     table = shooter._table.copy()
     table[:, FITTING.place(Task, "sink")] = kernel_address(observe_nothing, SINK)
-    residual = np.zeros(objective.n_residuals)
+    residual, blur = np.zeros(objective.n_residuals), np.zeros(objective.n_data)
     jacobian, nowhere = np.zeros((objective.n_residuals, objective.plan.n_columns)), np.empty(0, np.int64)
     n = table.shape[0]
-    return lambda: evaluate_tasks(table, shooter._shared, 0, n, x, 1, True, residual, jacobian, nowhere)
+    return lambda: evaluate_tasks(table, shooter._shared, 0, n, x, 1, True, residual, blur, jacobian, nowhere)
 
 
 def main() -> None:

@@ -15,7 +15,6 @@ from odefit.errors import OdefitError
 from odefit.formats import load_problem
 from odefit.integrate import Status
 from odefit.integrate.experiment import solve_experiment
-from odefit.integrate.state_conditions import words_for_state_conditions
 from odefit.native.stop import StopFlag, stop_on_interrupt
 from odefit.problem import Problem
 from odefit.solve import Solver, TraceRow
@@ -82,6 +81,7 @@ def fit(
         raise OdefitError(f"starts = {count}; there must be at least one.")
     if count > 1:
         seed = problem.settings.seed if seed is None else seed
+        problem.with_settings(starts=count, seed=seed)  # which checks them
         stop = StopFlag.shared()
         with stop_on_interrupt(stop):
             return fit_from_many(
@@ -112,14 +112,11 @@ def simulate(
     -------
     DataFrame
         Columns experiment, time, then all states and definitions.  Where the integration could not
-        go on, values are NaN and a `SimulationWarning` says why; another one names conditions on states,
-        which steps may miss.
+        go on, values are NaN and a `SimulationWarning` says why.
     """
     if parameters:
         problem = problem.at(parameters)
     compiled = compile_problem(problem)
-    if words := words_for_state_conditions(compiled):
-        warnings.warn(words, SimulationWarning, stacklevel=2)
     parts: list[_Part] = []
     for number, experiment in enumerate(problem.experiments):
         experiment_times = data_times(problem, experiment, times)

@@ -13,11 +13,12 @@ from odefit.cli import main
 @pytest.fixture
 def quiet_afterwards():
     """The command line sets up a logger for its process, which here belongs to other tests as well."""
-    logger = logging.getLogger("odefit.compile")
-    level, handlers = logger.level, list(logger.handlers)
+    loggers = [logging.getLogger(name) for name in ("odefit.compile", "odefit.study")]
+    before = [(logger, logger.level, list(logger.handlers)) for logger in loggers]
     yield
-    logger.setLevel(level)
-    logger.handlers[:] = handlers
+    for logger, level, handlers in before:
+        logger.setLevel(level)
+        logger.handlers[:] = handlers
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def test_names_parameters_without_influence_and_few_data():
 
 def test_start_that_cannot_be_computed():
     report = check(problem_of("y = log(a - t)", [of.Parameter("a", 0.5)], [1.0, 2.0]))
-    assert "At the start values the model cannot be computed: an observable has no finite value" in report.text
+    assert "At the start values the model cannot be computed: the observable 'y' has no finite value" in report.text
     assert not report.ok
 
 

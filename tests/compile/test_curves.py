@@ -153,7 +153,7 @@ def test_experiments_and_copies_share_the_code():
 
 def test_derivatives_are_compiled_when_they_are_asked_for(caplog, monkeypatch, tmp_path):
     """A simulation of a large model must not wait for what only bands need."""
-    monkeypatch.setattr("odefit.compile.store.cache_root", lambda: tmp_path)
+    monkeypatch.setenv("ODEFIT_CACHE_DIR", str(tmp_path))
     made = problem()
     compiled = compile_problem(made)
     with caplog.at_level(logging.INFO, logger="odefit.compile"):

@@ -262,7 +262,7 @@ def ring(count: int) -> list[str]:
         (["a = b", "b = a"], "a -> b -> a"),
         (["out = c", "c = 2*b", "b = 1 + a", "a = c"], "c -> b -> a -> c"),
         (["good = 1", *ring(4), "other = d2"], "d0 -> d1 -> d2 -> d3 -> d0"),
-        (ring(300), " -> ".join([*(f"d{i}" for i in range(300)), "d0"])),
+        (ring(300), " -> ".join(f"d{i}" for i in range(30)) + r" .* \.\.\. .* d299 -> d0"),
     ],
     ids=["itself", "two", "three", "four", "three-hundred"],
 )

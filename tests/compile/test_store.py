@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from casadi import SX
 
 from odefit.compile import functions, store
 from odefit.compile.functions import FunctionLibrary, SymbolicFunction
+from odefit.native.cache_folder import read_cached
 
 AT = [0.3, 1.7]
 
@@ -283,7 +285,7 @@ def test_damaged_file_is_compiled_again(damage, cache, call, builds, caplog):
     assert len(warnings) == 2
     assert all("was damaged; it is compiled again" in warning for warning in warnings)
     assert len(builds) == 4
-    assert all(store.unpack(path.read_bytes()) == store.unpack(content) for path, content in intact.items())
+    assert {path: path.read_bytes() for path in intact} == intact
     caplog.clear()
     check(library(), call)  # the file is sound again
     assert len(builds) == 4
@@ -313,33 +315,42 @@ def a_file_in_between(cache: Path) -> None:
     (cache / "models").write_text("not a folder")
 
 
-def a_folder_with_the_name(cache: Path) -> None:
+@pytest.mark.parametrize("obstacle", [a_file_instead, a_file_in_between])
+def test_cache_that_cannot_be_made(obstacle, cache, tmp_path, call, builds, caplog, monkeypatch):
+    """A folder among the temporary files takes its part, which is said once."""
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    obstacle(cache)
+    for _ in range(2):
+        check(library(), call)
+    assert len(builds) == 2
+    assert len(files(tmp_path / "temporary")) == 2
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert len(warnings) == 1
+    assert f"the cache folder '{cache}' is not used" in warnings[0]
+
+
+def test_folders_in_the_places_of_files(cache, call, builds, caplog):
     names = names_of()
     for name in names:
         (cache / "models" / name).unlink()
         (cache / "models" / name / "occupied").mkdir(parents=True)
-
-
-@pytest.mark.parametrize("obstacle", [a_file_instead, a_file_in_between, a_folder_with_the_name])
-def test_cache_that_cannot_be_written(obstacle, cache, call, builds, caplog):
-    obstacle(cache)
     builds.clear()
-    for count in (2, 4):
-        caplog.clear()
-        check(library(), call)
-        assert len(builds) == count
-        warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-        assert len(warnings) == 2
-        assert all("could not be cached in" in warning and str(cache) in warning for warning in warnings)
+    check(library(), call)
+    assert len(builds) == 2
+    warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert [("is no ordinary file" in one, "could not be cached" in one) for one in warnings] == [
+        (True, False), (False, True), (True, False), (False, True),
+    ]  # fmt: skip
     assert not list(cache.rglob(".*"))
 
 
 @pytest.mark.parametrize("error", [PermissionError(13, "denied"), OSError(28, "No space left on device")])
 def test_error_while_writing(error, call, builds, caplog, monkeypatch):
-    def refuse(path, content):
+    def refuse(path, mark, body):
         raise error
 
-    monkeypatch.setattr(store, "write_atomically", refuse)
+    monkeypatch.setattr(store, "write_cached", refuse)
     check(library(), call)
     check(library(), call)
     assert len(builds) == 4
@@ -409,4 +420,4 @@ def test_processes_that_compile_the_same_model(count, cache, tmp_path):
         assert errors == ""
     left = files(cache / "models")
     assert len(left) == 2
-    assert all(path.suffix == ".obj" and store.unpack(path.read_bytes()) is not None for path in left)
+    assert all(path.suffix == ".obj" and read_cached(path, store._MARK) is not None for path in left)

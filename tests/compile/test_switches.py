@@ -86,7 +86,22 @@ def test_parameters_alone_are_no_conditions_in_time():
 def test_conditions_on_states_are_named():
     found = split(ca.if_else(X > 2, 1, 0) + ca.fmax(X, C) + ca.if_else(X > T, 1, 0))
     assert found.inputs.numel() == 0
-    assert found.on_states == ("2<x", "fmax(x,c)", "t<x")
+    assert found.on_states == ("2<x", "t<x")  # a maximum is continuous: step control sees its corner
+
+
+def test_long_conditions_on_states_are_named_by_their_states():
+    long = ca.sin(X) + C
+    found = split(ca.if_else(long * ca.exp(long) > long**3, 1, 0))
+    assert found.on_states == ("a condition on x",)
+
+
+@pytest.mark.parametrize(
+    ("expression", "begin", "n"),
+    [(T > 0, 0.0, 0), (T > 0, -1.0, 1), (2 * T >= 3, 1.5, 0), (2 * T >= 3, 1.4, 1), (T > C, 1e9, 1)],
+)
+def test_what_changes_at_no_time_behind_the_beginning_stays(expression, begin, n):
+    found = split_at_conditions(ca.if_else(expression, X, 2 * X), T, X, begin)
+    assert found.inputs.numel() == n
 
 
 @pytest.mark.parametrize("t", [-3.7, -1.0, 0.2, 0.9, 2.6, 8.3])

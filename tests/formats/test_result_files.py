@@ -17,7 +17,7 @@ from odefit.gallery import path_of
 
 KEYS = [
     "schema", "status", "message", "objective", "iterations", "evaluations", "parameters", "derived", "loglik", "chi2",
-    "n_data", "dof", "aic", "aicc", "bic", "r2", "errors", "correlation", "tests",
+    "n_data", "dof", "aic", "aicc", "bic", "r2", "errors", "derivatives", "correlation", "tests",
     "method", "solver", "integrators", "start_values", "multistart", "attempts", "equivalent_iterations",
     "validation", "warnings", "versions",
 ]  # fmt: skip

@@ -144,7 +144,7 @@ def solve_middle(task, e, room, t, h):
         squares = 0.0
         for i in range(n):
             m[0, i] += room.delta[i]
-            squares += (room.delta[i] / (task.atol + task.rtol * abs(m[0, i]))) ** 2
+            squares += (room.delta[i] / (task.atol[i] + task.rtol * abs(m[0, i]))) ** 2
         if converged:  # one iteration more than needed: the error is squared, and only rounding is left
             return math.isfinite(squares)
         converged = squares <= 1e-6
@@ -165,7 +165,7 @@ def attempt(task, e, room, t, h, t_new, t_out, step):
     solve_for_vector(e, n, room.a, room.pivots, room.work, room.delta)
     ratio, worst = 0.0, 0
     for i in range(n):  # the distance from Euler's implicit method, less what is stiff of it
-        part = abs(room.delta[i]) / (task.atol + task.rtol * max(abs(y[0, i]), abs(states[1, i])))
+        part = abs(room.delta[i]) / (task.atol[i] + task.rtol * max(abs(y[0, i]), abs(states[1, i])))
         if not math.isfinite(part):
             return NOT_FINITE, np.inf, i
         if part > ratio:

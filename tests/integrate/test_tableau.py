@@ -225,7 +225,7 @@ class TestKernels:
             e = e**2 / np.sqrt(e**2 + 0.01 * (tableau.error_low @ k) ** 2)
         scale = atol + rtol * np.maximum(np.abs(y[0]), np.abs(states[tableau.n_stages - 1]))
         expected = np.abs(h * e / scale)
-        ratio, cause = made["error"](y, states, h, k, N, rtol, atol)
+        ratio, cause = made["error"](y, states, h, k, N, rtol, np.full(N, atol))
         assert ratio == pytest.approx(expected.max(), rel=1e-12)
         assert cause == expected.argmax()
 
@@ -234,7 +234,7 @@ class TestKernels:
     def test_error_where_the_new_point_is_not_finite(self, tableau, place, bad):
         y, k, states = random(1, N), random(tableau.c.size, N), random(tableau.c.size, N)
         (k if place == "slope" else states)[tableau.n_stages - 1, 1] = bad
-        assert kernels(tableau)["error"](y, states, 0.1, k, N, 1e-3, 1e-4) == (np.inf, 1)
+        assert kernels(tableau)["error"](y, states, 0.1, k, N, 1e-3, np.full(N, 1e-4)) == (np.inf, 1)
 
     @pytest.mark.parametrize("x", [0.0, 0.3, 0.8, 1.0])
     def test_continuous_extension(self, tableau, x):

@@ -372,11 +372,21 @@ def test_problem(mistake):
         problem(**changes)
 
 
-@pytest.mark.parametrize("name", ["rtol", "atol", "tol"])
+@pytest.mark.parametrize("value", [0.0, -1e-3, NAN, INF])
+def test_absolute_tolerance(value):
+    with pytest.raises(ProblemError, match=f"'atol' is {value}; it must be \"auto\" or a number above 0"):
+        Settings(atol=value)
+
+
+@pytest.mark.parametrize("name", ["rtol", "tol"])
 @pytest.mark.parametrize("value", [0.0, -1e-3, 1.0, 2.0, NAN, INF])
 def test_tolerances(name, value):
     with pytest.raises(ProblemError, match=f"'{name}' is {value:g}; it must lie between 0 and 1"):
         Settings(**{name: value})
+
+
+def test_absolute_tolerance_in_any_unit():
+    assert Settings(atol=1e20).atol == 1e20
 
 
 @pytest.mark.parametrize("name", ["max_steps", "max_iterations"])

@@ -18,6 +18,7 @@ from odefit.gallery import load
 from odefit.native.threads import allowed_threads
 from odefit.study import Multistart, StartRun
 from odefit.study.executors import can_fork, run_all
+from odefit.study.multistart import _best
 from odefit.study.sampling import sample_starts, start_box
 from odefit.transcribe import SingleShooting
 
@@ -166,8 +167,10 @@ def test_the_box_is_that_of_the_bounds_or_around_the_start():
         h={"start": 0.5, "scale": "logit", "lower": 0, "upper": 1},
     )  # fmt: skip
     lower, upper = start_box(problem)
-    np.testing.assert_allclose(lower, [0, -30, -10, math.log(0.05), 0.5, -1, -1, -math.log(99)])
-    np.testing.assert_allclose(upper, [20, 0, 10, math.log(500), 1.5, 10, 1, math.log(99)])
+    residuals, jacobian = of.Evaluator(problem).residuals_and_jacobian({})
+    far = 10.0 * np.linalg.norm(residuals) / np.linalg.norm(jacobian[:, 2])  # zero tells no size, its influence does
+    np.testing.assert_allclose(lower, [0, -30, -far, math.log(0.05), 0.5, -1, -1, -math.log(99)])
+    np.testing.assert_allclose(upper, [20, 0, far, math.log(500), 1.5, 10, 1, math.log(99)])
     starts = sample_starts(problem, 50, 3)
     for name, low, high in (("a", 0, 20), ("d", 0.05, 500), ("g", 0.1, 10), ("h", 0, 1)):
         drawn = np.array([start[name] for start in starts])
@@ -268,6 +271,54 @@ def test_fits_that_ended_lower_without_converging_are_told():
     assert record.doubt.startswith("2 fits that did not converge ended lower than the best minimum (start 3, stalled,")
     assert Multistart(runs[:1], 0, 1, 0).doubt == ""
     assert Multistart(runs[1:], 0, 3, 1).lower == ()  # without a minimum there is nothing to doubt
+
+
+def best_of(*runs: StartRun) -> int:
+    return _best(list(runs), 0.0)
+
+
+def test_the_lowest_objective_wins_whatever_its_status():
+    valley = [ended(i, "flat-valley", 68.7) for i in range(1, 20)]
+    runs = (ended(0, "converged", 12267.0), *valley)
+    assert best_of(*runs) == 1
+    record = Multistart(runs, 0, 20, 1)
+    assert record.best_run == valley[0]
+    assert "19 fits that did not converge ended lower" in record.text
+    assert "the result is the lowest of these fits" in record.text
+
+
+def test_of_equally_good_fits_one_that_converged_wins():
+    assert best_of(ended(0, "stalled", 1.0), ended(1, "flat-valley", 0.9995), ended(2, "converged", 1.0)) == 2
+    assert best_of(ended(0, "stalled", -1.0), ended(1, "flat-valley", -1.0005), ended(2, "converged", -1.0)) == 2
+    assert best_of(ended(0, "stalled", -0.9), ended(1, "converged", -1.0), ended(2, "converged", -1.00001)) == 1
+
+
+def test_fits_without_an_objective_or_that_miss_exact_data_do_not_win():
+    missed = dataclasses.replace(ended(1, "iteration-limit", 0.1), feasible=False)
+    runs = (ended(0, "failed", math.nan), missed, ended(2, "stalled", math.inf), ended(3, "stalled", 3.0))
+    assert best_of(*runs) == 3
+    assert best_of(*runs[:3]) == 1
+    assert best_of(runs[0]) == 0
+    assert Multistart((ended(4, "converged", 2.0), missed), 0, 2, 4).lower == ()
+
+
+def test_where_nothing_converged_the_lowest_objective_is_told():
+    record = Multistart((ended(0, "stalled", 3.0), ended(1, "flat-valley", 2.5)), 0, 2, 1)
+    assert "0 converged; the lowest objective reached is 2.5." in record.text
+
+
+def test_a_fit_that_missed_exact_data_says_so():
+    t = np.array([0.0, 1.0, 2.0, 3.0])
+    weight = np.array([1.0, np.inf, 1.0, 1.0])
+    data = of.Measurements.from_columns(t, {"y": np.array([1.0, 5.0, 0.4, 0.3])}, weight={"y": weight})
+    problem = of.Problem(
+        model=of.Model.from_text("y = a*exp(-k*t)"),
+        parameters=[of.Parameter("a", 1.0, lower=0, upper=2), of.Parameter("k", 1.0, lower=0, upper=2)],
+        measurements=data,
+    )
+    record = of.fit(problem, starts=3, seed=1, workers=1).multistart
+    assert [run.feasible for run in record.runs] == [False] * 3
+    assert [run.feasible for run in of.fit(load("barnes"), starts=2, workers=1).multistart.runs] == [True] * 2
 
 
 def test_the_warning_of_lower_ends_is_part_of_the_result(result):

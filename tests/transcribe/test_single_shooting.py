@@ -396,7 +396,7 @@ def failure_of(text, parameters, measurements) -> str:
 
 def test_observable_without_a_value():
     data = of.Measurements.from_columns([1.0, 3.0], {"y": [1.0, 2.0]})
-    assert failure_of("y = log(a - t)", [("a", 2.0)], data) == "an observable has no finite value at t = 3"
+    assert failure_of("y = log(a - t)", [("a", 2.0)], data) == "the observable 'y' has no finite value at t = 3"
 
 
 def test_sum_of_squares_that_overflows():

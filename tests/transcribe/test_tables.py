@@ -163,7 +163,7 @@ def test_a_long_table_takes_a_step_a_row():
 OUTSIDE = {
     "right-hand side": ("x' = -k*x + U(t)\nx(0) = 1", "x", "behind its last knot, 2.2"),
     "of a state": ("x' = k*U(x)\nx(0) = 1", "x", "behind its last knot, 2.2"),
-    "observable": ("x' = k\nx(0) = 1\nz = U(x)", "z", "an observable has no finite value at t = 2: the table 'U'"),
+    "observable": ("x' = k\nx(0) = 1\nz = U(x)", "z", "the observable 'z' has no finite value at t = 2: the table 'U'"),
     "before": ("x' = -k*x + U(t - 1)\nx(0) = 1", "x", "before its first knot, 0"),
 }
 

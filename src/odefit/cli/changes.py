@@ -10,8 +10,11 @@ from typing import Annotated, Any
 
 import typer
 
-from odefit.errors import OdefitError, suggestion
+from odefit.errors import OdefitError, plain, suggestion
+from odefit.formats.file_content import LARGEST_RESULT, read_content
 from odefit.problem import Problem
+
+_MOST_LISTED = 10
 
 Set = Annotated[
     list[str] | None, typer.Option("--set", metavar="NAME=VALUE", help="Start value of a parameter; repeatable.")
@@ -58,28 +61,33 @@ def _estimates(problem: Problem, path: Path) -> dict[str, float]:
     """Return the estimates in a result file that belong to parameters of `problem`."""
     content = read_result(path)
     names = {slot.name for slot in problem.slots.slots}
-    estimates = {
-        name: float(row["estimate"])
-        for name, row in content["parameters"].items()
-        if name in names and row.get("estimate") is not None
-    }
+    estimates = {name: float(row["estimate"]) for name, row in content["parameters"].items() if name in names}
     if not estimates:
         some = next(iter(content["parameters"]), "")
         raise OdefitError(f"'{path}' holds no parameter of this problem{suggestion(some, names)}")
     if foreign := [name for name in content["parameters"] if name not in names]:
-        print(f"odefit: '{path}' also holds {', '.join(foreign)}, which this problem does not have", file=sys.stderr)
+        listed = ", ".join(foreign[:_MOST_LISTED]) + (", ..." if len(foreign) > _MOST_LISTED else "")
+        print(plain(f"odefit: '{path}' also holds {listed}, which this problem does not have"), file=sys.stderr)
     return estimates
 
 
 def read_result(path: Path) -> dict[str, Any]:
-    """Read a file that ``odefit fit --out`` wrote."""
-    file = path / "result.json" if path.is_dir() else path
+    """Read a file that ``odefit fit --out`` wrote; only parameters with an estimate are kept."""
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        file = path / "result.json" if path.is_dir() else path
+        content = json.loads(read_content(file, LARGEST_RESULT).decode("utf-8"))
     except OSError as error:
-        raise OdefitError(f"'{file}' cannot be read: {error.strerror}.") from error
-    except ValueError as error:
-        raise OdefitError(f"'{file}' is not a result file: it holds no JSON.") from error
+        raise OdefitError(f"'{path}' cannot be read: {error.strerror}.") from error
+    except (ValueError, RecursionError) as error:
+        raise OdefitError(f"'{path}' is not a result file: it holds no JSON.") from error
     if not isinstance(content, dict) or not isinstance(content.get("parameters"), dict):
         raise OdefitError(f"'{file}' is not a result file of odefit; give the result.json of odefit fit --out.")
+    content["parameters"] = {name: row for name, row in content["parameters"].items() if _has_estimate(row)}
     return content
+
+
+def _has_estimate(row: Any) -> bool:
+    estimate = row.get("estimate") if isinstance(row, dict) else None
+    if isinstance(estimate, bool) or not isinstance(estimate, int | float):
+        return False
+    return abs(estimate) <= sys.float_info.max

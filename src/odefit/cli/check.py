@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from odefit.cli.output import NOT_CONVERGED, announce_compilation
+from odefit.errors import plain
 from odefit.formats import load_problem
 
 
@@ -20,6 +21,6 @@ def check(file: Annotated[Path, typer.Argument(help="Problem file (TOML).")]) ->
 
     announce_compilation()
     report = describe(load_problem(file))
-    print(report.text)
+    print(plain(report.text))
     if not report.ok:
         raise typer.Exit(NOT_CONVERGED)

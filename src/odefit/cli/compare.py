@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from odefit.cli.output import announce_compilation
-from odefit.errors import OdefitError
+from odefit.errors import OdefitError, plain
 from odefit.formats import load_problem
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of the table.")]
@@ -35,4 +35,4 @@ def compare(
     stems = [file.stem for file in files]
     names = stems if len(set(stems)) == len(stems) else [str(file) for file in files]
     comparison = compare_results(*results, names=names)
-    print(js.dumps(comparison.to_dict(), indent=2) if json else comparison)
+    print(js.dumps(comparison.to_dict(), indent=2) if json else plain(str(comparison)))

@@ -12,10 +12,11 @@ import typer
 from odefit.cli.changes import changed
 from odefit.cli.fit_options import FitOptions
 from odefit.cli.progress import LiveTable, StartsBar
-from odefit.errors import OdefitError
+from odefit.errors import OdefitError, plain
 from odefit.formats import write_result
 from odefit.formats.result_file import result_json
 from odefit.native.places import write_atomically
+from odefit.native.stop import StopFlag, exit_code, stop_on_interrupt
 from odefit.problem import Problem
 from odefit.strategy import FitResult
 
@@ -27,15 +28,17 @@ class _Stderr(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         stream: TextIO = sys.stderr
-        print(f"odefit: {self.format(record)}", file=stream, flush=True)
+        print(plain(f"odefit: {self.format(record)}"), file=stream, flush=True)
 
 
-def announce_compilation() -> None:
-    """Tell on standard error what is compiled, since it takes seconds the first time."""
-    logger = logging.getLogger("odefit.compile")
-    logger.setLevel(logging.INFO)
-    if not logger.handlers:
-        logger.addHandler(_Stderr())
+def announce_compilation(*, quiet: bool = False) -> None:
+    """Tell on standard error what is compiled, since it takes seconds the first time, and what else is noteworthy."""
+    if not quiet:
+        logging.getLogger("odefit.compile").setLevel(logging.INFO)
+    for name in ("odefit.compile", "odefit.study"):
+        logger = logging.getLogger(name)
+        if not logger.handlers:
+            logger.addHandler(logging.NullHandler() if quiet else _Stderr())
 
 
 def write_text(path: Path, text: str) -> None:
@@ -56,8 +59,7 @@ def fit_and_report(problem: Problem, options: FitOptions) -> None:
         raise OdefitError("--quiet prints nothing and --json a document; choose one of them.")
     if options.plots and out is None:
         raise OdefitError("--plots writes pictures beside result.json; say where with --out.")
-    if not quiet:
-        announce_compilation()
+    announce_compilation(quiet=quiet)
     silent = quiet or json
     n = options.starts or problem.settings.starts
     with LiveTable(quiet=silent) as callback, StartsBar(n, quiet=silent) as progress:
@@ -65,16 +67,39 @@ def fit_and_report(problem: Problem, options: FitOptions) -> None:
             problem, method=options.method, solver=options.solver, start=options.start, starts=options.starts,
             seed=options.seed, workers=options.workers, callback=callback, progress=progress,
         )  # fmt: skip
+    lines, unwritten = _written(result, options)
     if not quiet:
-        print(result_json(result) if json else result.summary(), end="" if json else "\n")
+        print(result_json(result) if json else plain(result.summary()), end="" if json else "\n")
         if result.start_values is not None:
-            print(f"odefit: {result.start_values.text}", file=sys.stderr)
-    if out is not None:
-        lines = [f"wrote {write_result(result, out)}", *(_write_plots(result, out) if options.plots else ())]
-        if not quiet:
-            print("\n".join(f"odefit: {line}" for line in lines), file=sys.stderr)
+            print(plain(f"odefit: {result.start_values.text}"), file=sys.stderr)
+        print("".join(plain(f"odefit: {line}\n") for line in lines), end="", file=sys.stderr)
+    if unwritten is not None:
+        raise unwritten
+    if (code := exit_code()) is not None:
+        raise typer.Exit(code)
     if not result.converged:
         raise typer.Exit(NOT_CONVERGED)
+
+
+def _written(result: FitResult, options: FitOptions) -> tuple[list[str], OdefitError | None]:
+    """Write what was asked for, before anything is printed: a terminal may be gone, and another signal may come.
+
+    Returns
+    -------
+    lines, failure
+        What was written; why something could not be, which is said after the result.
+    """
+    lines: list[str] = []
+    if options.out is None:
+        return lines, None
+    try:
+        with stop_on_interrupt(StopFlag()):
+            lines.append(f"wrote {write_result(result, options.out)}")
+        if options.plots:
+            lines += _write_plots(result, options.out)
+    except OdefitError as error:
+        return lines, error
+    return lines, None
 
 
 def _write_plots(result: FitResult, folder: Path) -> list[str]:

@@ -15,6 +15,7 @@ values are part of the map.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -102,10 +103,16 @@ def split_of(problem: Problem, variant: Variant) -> Split | None:
     """Return the right-hand side with its conditions in time taken out; None if all of it is smooth."""
     model = problem.model
     out = _resolved_in(problem, variant, [model.rhs[name] for name in model.states])
-    split = split_at_conditions(stack(out), model.symbols[model.time], stack(model.symbols[s] for s in model.states))
+    states = stack(model.symbols[name] for name in model.states)
+    split = split_at_conditions(stack(out), model.symbols[model.time], states, beginning_of(problem))
     for table in () if split is None else sorted(tables_in(split.switches)):
         raise UnsupportedError(f"a condition in time that depends on the table '{table}'")
     return split
+
+
+def beginning_of(problem: Problem) -> float:
+    """Return the time at which the first experiment starts."""
+    return min((experiment.start for experiment in problem.experiments), default=-math.inf)
 
 
 def _resolved_in(problem: Problem, variant: Variant, expressions: list[Any]) -> list[Any]:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from odefit.compile.conditions import (
     Variant,
+    beginning_of,
     map_function,
     model_functions,
     parameters_of,
@@ -22,6 +23,7 @@ from odefit.compile.conditions import (
     time_calls,
     variant_of,
 )
+from odefit.compile.edges import states_at_edges
 from odefit.compile.functions import FunctionLibrary, NativeFunction
 from odefit.compile.penalties import penalty_function
 from odefit.compile.switches import Split
@@ -98,13 +100,15 @@ class CompiledModel:
 class NativeVariant:
     """The code of one right-hand side, its observables and, where they are expressions, their standard deviations.
 
-    What else is compiled of it on demand is `kept` here.
+    `relative` are the states that must keep their relative accuracy (see `odefit.compile.edges`).  What else is
+    compiled of it on demand is `kept` here.
     """
 
     model: CompiledModel
     observe: NativeFunction
     sigma: NativeFunction | None
     symbolic: Variant
+    relative: npt.NDArray[np.bool_]
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
 
@@ -131,7 +135,11 @@ def _fingerprint(problem: Problem) -> tuple[Any, ...]:
     rules = tuple((rule.expression, rule.prior.kind) for rule in problem.rules)
     sigmas = tuple(sigma_expressions(problem).items())
     layout = problem.structure.slots
-    return ("native", patterns, names, problem.observables, sigmas, rules, layout.names, layout.by_row, layout.fitted)
+    begin = beginning_of(problem)
+    return (
+        "native", patterns, names, problem.observables, sigmas, rules, layout.names, layout.by_row, layout.fitted,
+        begin,
+    )  # fmt: skip
 
 
 def _build(problem: Problem) -> NativeProblem:
@@ -171,7 +179,8 @@ def _build_variant(problem: Problem, variant: Variant) -> NativeVariant:
     on_states = () if split is None else split.on_states
     calls = time_calls(problem, variant)
     model = CompiledModel(problem.model.states, names, library["rhs"], switches, on_states, *calls)
-    return NativeVariant(model, library["observe"], sigma, variant)
+    relative = states_at_edges(functions["observe"].value, library["rhs"], n)
+    return NativeVariant(model, library["observe"], sigma, variant, relative)
 
 
 def _switches(function: NativeFunction, split: Split, *, moving: bool) -> Switches:

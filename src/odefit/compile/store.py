@@ -4,9 +4,9 @@ A file holds an object file and the patterns that belong to it.  Its name is a d
 that determines the content: the symbolic functions, the package version, the sources of this stage,
 the versions of CasADi and llvmlite, and the CPU.  So a changed model can never meet an old file.
 
-Files are written atomically, and carry their own checksum: a truncated or damaged file is treated
-as absent and replaced.  Processes that compile the same model at the same time each do the work and
-leave one complete file.
+Files are written atomically, carry their own checksum, and are read only if nobody else can have written them
+(`odefit.native.cache_folder`): another file is treated as absent and replaced.  Processes that compile the same
+model at the same time each do the work and leave one complete file.
 """
 
 from __future__ import annotations
@@ -25,12 +25,11 @@ import casadi as ca
 import llvmlite
 
 from odefit.compile.machine import host
-from odefit.native.places import cache_root, write_atomically
+from odefit.native.cache_folder import cache_folder, read_cached, write_cached
 
 logger = logging.getLogger("odefit.compile")
 
-_MAGIC = b"odefit-object-1\n"
-_DIGEST_SIZE = 32
+_MARK = b"odefit-object-1\n"
 
 
 @dataclass(frozen=True)
@@ -61,42 +60,38 @@ def key(kind: str, *contents: str) -> str:
 
 def path_of(name: str) -> Path:
     """Return where the object `name` is kept."""
-    return cache_root() / "models" / f"{name}.obj"
+    return cache_folder("models") / f"{name}.obj"
 
 
 def pack(stored: StoredObject) -> bytes:
-    """Return the bytes of a cache file."""
+    """Return the content of a cache file."""
     facts = json.dumps(stored.facts).encode()
-    body = struct.pack("<Q", len(facts)) + facts + stored.code
-    return _MAGIC + hashlib.sha256(body).digest() + body
+    return struct.pack("<Q", len(facts)) + facts + stored.code
 
 
-def unpack(content: bytes) -> StoredObject | None:
-    """Read a cache file; None if it is not complete and intact."""
-    start = len(_MAGIC) + _DIGEST_SIZE
-    body = content[start:]
-    if not content.startswith(_MAGIC) or hashlib.sha256(body).digest() != content[len(_MAGIC) : start]:
-        return None
-    (size,) = struct.unpack_from("<Q", body)
-    return StoredObject(code=body[8 + size :], facts=json.loads(body[8 : 8 + size]))
+def unpack(content: bytes) -> StoredObject:
+    """Read the content of a cache file."""
+    (size,) = struct.unpack_from("<Q", content)
+    return StoredObject(code=content[8 + size :], facts=json.loads(content[8 : 8 + size]))
 
 
 def load(name: str) -> StoredObject | None:
-    """Return the object `name`, or None if it is absent or damaged."""
-    path = path_of(name)
+    """Return the object `name`, or None if it is absent, damaged, or not to be trusted."""
     try:
-        content = path.read_bytes()
+        path = path_of(name)
     except OSError:
+        return None  # there is no cache; `save` says so
+    try:
+        content = read_cached(path, _MARK)
+    except ValueError as error:
+        logger.warning("the cached model %s %s; it is compiled again", path, error)
         return None
-    stored = unpack(content)
-    if stored is None:
-        logger.warning("the cached model %s was damaged; it is compiled again", path)
-    return stored
+    return None if content is None else unpack(content)
 
 
 def save(name: str, stored: StoredObject) -> None:
     """Keep the object `name`; a cache that cannot be written costs time, not correctness."""
     try:
-        write_atomically(path_of(name), pack(stored))
+        write_cached(path_of(name), _MARK, pack(stored))
     except OSError as error:
-        logger.warning("the compiled model could not be cached in %s (%s)", path_of(name).parent, error)
+        logger.warning("the compiled model could not be cached (%s)", error)

@@ -26,11 +26,13 @@ the discrete solution: with frozen steps in s the steps in t stretch with their 
 by its parameters.  The directions at the end of a piece are the total derivatives d/dtheta y(tau(theta), theta), which
 are continuous: there is no jump to be added.  (`odefit.integrate.moving_output` has what this means for output.)
 
-What depends on states is left as it is; `Split.on_states` names it.
+What depends on states is left as it is; `Split.on_states` names where it jumps.  So is a comparison that changes at no
+time behind the beginning: ``if(r > 0, sin(r)/r, 1)`` says what holds at r = 0 itself.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
@@ -50,6 +52,7 @@ _SWAPPED = {
 }  # fmt: skip
 _ROUNDED = {ca.OP_FLOOR: FLOOR, ca.OP_CEIL: CEIL}
 _EXTREMES = {ca.OP_FMIN: LESS_EQUAL, ca.OP_FMAX: GREATER_EQUAL}
+_CONTINUOUS = frozenset([*_EXTREMES, ca.OP_FABS])
 _NOT_SMOOTH = frozenset(
     [*_COMPARED, *_ROUNDED, *_EXTREMES, ca.OP_SIGN, ca.OP_FABS, ca.OP_FMOD, ca.OP_COPYSIGN]
 )  # fmt: skip
@@ -73,7 +76,7 @@ class Split:
     switch_of, kind
         Per input: its switch, and what it is of it.
     on_states
-        Conditions on states, as text.
+        Conditions on states, as text; not `min`, `max` and `abs`, which are continuous.
     """
 
     out: Any
@@ -102,8 +105,11 @@ class _Value:
     level: int = 0
 
 
-def split_at_conditions(out: Any, time: Any, states: Any) -> Split | None:
-    """Take the conditions in `time` out of a right-hand side; None if nothing in it is not smooth."""
+def split_at_conditions(out: Any, time: Any, states: Any, begin: float = -math.inf) -> Split | None:
+    """Take the conditions in `time` out of a right-hand side; None if nothing in it is not smooth.
+
+    Those that change at no time behind `begin` stay.
+    """
     others = [symbol for symbol in ca.symvar(ca.vertcat(out, time, states)) if symbol.name() != time.name()]
     state_names = {states[i].name() for i in range(states.numel())}
     parameters = [symbol for symbol in others if symbol.name() not in state_names]
@@ -111,15 +117,16 @@ def split_at_conditions(out: Any, time: Any, states: Any) -> Split | None:
     operations = [function.instruction_id(k) for k in range(function.n_instructions())]
     if not _NOT_SMOOTH.intersection(operations):
         return None
-    walk = _Walk(time, states, ca.vertcat(*parameters), {time.name(), *(symbol.name() for symbol in others)})
+    names = {time.name(), *(symbol.name() for symbol in others)}
+    walk = _Walk(time, states, ca.vertcat(*parameters), names, begin)
     return walk.split(function, operations)
 
 
 class _Walk:
     """The walk along the tape of a right-hand side, in which it is built again with inputs."""
 
-    def __init__(self, time: Any, states: Any, parameters: Any, names: Collection[str]) -> None:
-        self._time, self._names = time, set(names)
+    def __init__(self, time: Any, states: Any, parameters: Any, names: Collection[str], begin: float) -> None:
+        self._time, self._names, self._begin = time, set(names), begin
         self._arguments = (time, states, parameters)
         self._pairs: list[tuple[Any, Any]] = []  # switches g = a - b
         self._level: list[int] = []
@@ -167,9 +174,32 @@ class _Walk:
         if operation not in _NOT_SMOOTH or not (of_time or of_states):
             return _Value(plain, of_time, of_states, level)
         if of_states:
-            self._on_states[_text(plain)] = None
+            if operation not in _CONTINUOUS:
+                self._on_states[self._words(plain)] = None
+            return _Value(plain, of_time, of_states, level)
+        if operation not in _ROUNDED and self._is_settled(parts):
             return _Value(plain, of_time, of_states, level)
         return self._with_input(operation, parts, _text(plain), level)
+
+    def _is_settled(self, parts: list[Any]) -> bool:
+        """Tell whether a difference of numbers and of time changes its sign at no time behind the beginning."""
+        difference = parts[0] - (parts[1] if len(parts) == 2 else 0)
+        if {symbol.name() for symbol in ca.symvar(difference)} != {self._time.name()}:
+            return False
+        slope = ca.jtimes(difference, self._time, ca.SX(1))
+        if ca.depends_on(slope, self._time) or float(slope) == 0.0:
+            return False
+        at_zero = float(ca.substitute(difference, self._time, ca.SX(0)))
+        return -at_zero / float(slope) <= self._begin
+
+    def _words(self, condition: Any) -> str:
+        """Return a condition as text; of one that is too long for that, the states in it."""
+        text = _text(condition)
+        if "@" not in text:
+            return text
+        states = self._arguments[1]
+        names = {symbol.name() for symbol in ca.symvar(condition)}
+        return "a condition on " + ", ".join(n for i in range(states.numel()) if (n := states[i].name()) in names)
 
     def _with_input(self, operation: int, parts: list[Any], name: str, level: int) -> _Value:
         """Return an operation on time and parameters that is not smooth, by means of an input."""

@@ -14,6 +14,7 @@ from odefit.model.names import normal_form
 
 Kind = Literal["wide", "tidy", "matrix"]
 SPREADS = ("sigma", "weight")
+_LONGEST_SHOWN = 80  # characters in the name of a column
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,9 @@ def _time_column(sheet: Sheet, options: DataOptions, names: DataNames) -> str:
         if name in sheet:
             return name
     alternatives = " or ".join(f"'{name}'" for name in possible)
-    columns = ", ".join(f"'{name}'" for name in list(sheet.columns)[:12])
+    columns = "Its columns are " + ", ".join(f"'{name}'" for name in list(sheet.columns)[:12])
+    if len(sheet.columns) == 1 or max(map(len, sheet.columns)) > _LONGEST_SHOWN:  # may be anybody's file
+        columns = "Its first line is no list of columns"
     advice = '[data] time = "..." names another one'
     if all(_is_number(name) for name in sheet.columns):
         advice = "the first line that is not a comment (#) must name the columns"
@@ -128,7 +131,7 @@ def _time_column(sheet: Sheet, options: DataOptions, names: DataNames) -> str:
         advice = "columns are separated by commas, semicolons or tabs"
     raise ProblemError(
         f"{sheet.name} has no column {alternatives} for the time{suggestion(possible[0], sheet.columns)} "
-        f"Its columns are {columns}; {advice}."
+        f"{columns}; {advice}."
     )
 
 

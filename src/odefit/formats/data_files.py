@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import glob
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from odefit.errors import ProblemError
+from odefit.formats.file_content import LARGEST_DATA, MEGABYTE
+from odefit.formats.file_patterns import MOST_ENTRIES, TooManyEntriesError, matching_files
 from odefit.formats.sections import text
+
+_MOST_FILES = 10_000
 
 
 @dataclass(frozen=True)
@@ -48,7 +51,19 @@ def find_data_files(names: Any, folder: Path) -> tuple[DataFile, ...]:
             if file.path in files:
                 raise ProblemError(f"the data file '{file.path.name}' is named twice in [data] file; keep one.")
             files[file.path] = file
+    _check_sizes(tuple(files))
     return tuple(files.values())
+
+
+def _check_sizes(paths: tuple[Path, ...]) -> None:
+    """Refuse data that would fill the memory, before any are read."""
+    if len(paths) > _MOST_FILES:
+        raise ProblemError(f"[data] file names {len(paths)} files; at most {_MOST_FILES} can be read.")
+    total = sum(path.stat().st_size for path in paths if _exists(path))
+    if total > LARGEST_DATA:
+        raise ProblemError(
+            f"the data files have {total // MEGABYTE} MB; at most {LARGEST_DATA // MEGABYTE} MB can be read."
+        )
 
 
 def is_pattern(name: str) -> bool:
@@ -63,10 +78,12 @@ def _files_of(entry: str, folder: Path) -> list[DataFile]:
     if not is_pattern(entry) or _exists(path):
         return [DataFile(path, (path.stem,))]
     try:
-        names = sorted(glob.glob(entry, root_dir=folder, recursive=True))
-    except (OSError, ValueError) as error:
-        raise ProblemError(f"the pattern '{entry}' in [data] file cannot be used: {error}.") from error
-    paths = [folder / name for name in names if _exists(folder / name)]
+        paths = matching_files(entry, folder)
+    except TooManyEntriesError:
+        raise ProblemError(
+            f"the pattern '{entry}' in [data] file leads to more than {MOST_ENTRIES} files and folders; "
+            "say in which folder the data are."
+        ) from None
     if not paths:
         raise ProblemError(
             f"no file in '{folder}' matches '{entry}' in [data] file; patterns are relative to the problem file."

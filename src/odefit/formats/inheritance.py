@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from odefit.errors import OdefitError, ProblemError
+from odefit.formats.file_content import LARGEST_PROBLEM, read_content
 from odefit.formats.sections import text
 from odefit.formats.toml_text import parse_toml
 
@@ -39,7 +40,8 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def _read(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
-    content = _located(parse_toml(_content(path, below)), path.parent)
+    # another file may hold anything, and its lines are nobody's business
+    content = _located(parse_toml(_content(path, below), quoting=path.suffix == ".toml"), path.parent)
     if "base" not in content:
         return content
     name = text("base", content.pop("base"))
@@ -58,7 +60,7 @@ def _read(path: Path, below: tuple[Path, ...]) -> dict[str, Any]:
 
 def _content(path: Path, below: tuple[Path, ...]) -> bytes:
     try:
-        return path.read_bytes()
+        return read_content(path, LARGEST_PROBLEM)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         if below:

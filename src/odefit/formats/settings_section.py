@@ -18,11 +18,19 @@ def _criterion(where: str, value: Any) -> str:
     return criterion_named(text(where, value)).name
 
 
+def _atol(where: str, value: Any) -> Any:
+    """Read "auto", a number, or a table of numbers by state."""
+    if isinstance(value, Mapping):
+        return {str(state): number(f"{where} '{state}'", one) for state, one in value.items()}
+    return value if value == "auto" else number(where, value)
+
+
 SECTIONS: Mapping[str, Mapping[str, tuple[str, _Reader]]] = {
     "integrator": {
         "method": ("integrator", text),
         "rtol": ("rtol", number),
-        "atol": ("atol", number),
+        "atol": ("atol", _atol),
+        "max_step": ("max_step", number),
         "max_steps": ("max_steps", whole),
     },
     "fit": {

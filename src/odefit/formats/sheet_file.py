@@ -16,6 +16,7 @@ import numpy as np
 
 from odefit.errors import ProblemError, suggestion
 from odefit.formats.csv_text import CsvText, split_csv
+from odefit.formats.file_content import LARGEST_DATA, read_content
 from odefit.formats.sheet import MISSING, Column, Sheet, checked_header
 
 _FLAGS = ("True", "TRUE", "true", "False", "FALSE", "false")  # a column of these pandas takes for 0 and 1
@@ -64,7 +65,7 @@ def read_sheet(
 
 def _content(path: Path, what: str) -> bytes:
     try:
-        return path.read_bytes()
+        return read_content(path, LARGEST_DATA)
     except (FileNotFoundError, NotADirectoryError):
         hint = suggestion(path.name, _names_in(path.parent))
         raise ProblemError(

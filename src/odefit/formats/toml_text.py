@@ -1,6 +1,7 @@
 """TOML text to tables, and what to tell a person whose text is no TOML.
 
-The parser says where it stopped; the line at that place usually shows what was meant.
+The parser says where it stopped; the line at that place usually shows what was meant.  No advice is given on lines that
+are too long to be a person's own: searching them can take time that grows with the square of their length.
 """
 
 from __future__ import annotations
@@ -14,13 +15,20 @@ from odefit.errors import ProblemError, caret
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _SECTION = re.compile(r"\s*\[([^\[\]]+)\]\s*(#.*)?$")
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"|\'[^\']*\'')
-_INITIAL = re.compile(r"(\w+)\s*\(\s*0\s*\)")
+_INITIAL = re.compile(r"\b(\w++)\s*+\(\s*+0\s*+\)")
 _DECIMAL_COMMA = re.compile(r"=\s*[+-]?\d+,\d+\s*(#.*)?$")
 _UNFINISHED_NUMBER = re.compile(r"=\s*[+-]?(\.\d|\d+\.(?!\d)|0\d)")
+_LONGEST_LINE = 1000
+_MOST_PARTS = 100
 
 
-def parse_toml(content: bytes) -> dict[str, Any]:
+def parse_toml(content: bytes, *, quoting: bool = True) -> dict[str, Any]:
     """Parse the bytes of a TOML file.
+
+    Parameters
+    ----------
+    quoting
+        Whether messages may show lines of the file.
 
     Raises
     ------
@@ -32,14 +40,24 @@ def parse_toml(content: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise ProblemError(f"line {line} is not UTF-8 text; save the file in UTF-8.") from error
+    _check_long_keys(text)
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
+        if not quoting:
+            raise ProblemError("this is not valid TOML.") from None
         raise ProblemError(_explained(text.replace("\r\n", "\n"), str(error))) from error
     except ValueError as error:
         raise ProblemError("the file has a whole number with thousands of digits; shorten it.") from error
     except RecursionError:
         raise ProblemError("the file cannot be read: its brackets are nested too deeply.") from None
+
+
+def _check_long_keys(text: str) -> None:
+    """Refuse keys of thousands of parts (a.b.c. ...), which take the parser time that grows with their square."""
+    for number, line in enumerate(text.split("\n"), 1):
+        if len(line) > _LONGEST_LINE and line.partition("=")[0].count(".") > _MOST_PARTS:
+            raise ProblemError(f"line {number} has more than {_MOST_PARTS} points in a key; shorten it.")
 
 
 def _explained(text: str, message: str) -> str:
@@ -51,7 +69,7 @@ def _explained(text: str, message: str) -> str:
         return f"this is not valid TOML: {reason} (at the end of the file){advice}"
     line, column = int(place.group(1)), int(place.group(2))
     shown = text.split("\n")[line - 1]
-    advice = _advice(shown, column, reason, _section_above(text, line))
+    advice = _advice(shown, column, reason, _section_above(text, line)) if len(shown) <= _LONGEST_LINE else "."
     return f"line {line} is not valid TOML: {reason}{advice}\n{caret(shown, 1, column)}"
 
 

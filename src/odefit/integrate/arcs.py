@@ -172,7 +172,7 @@ def bdf_arc(task, e, room, t, h, t_new):
     ratio, cause = -1.0, 0
     for i in range(n):
         error = max(_ERROR_CONSTANT * abs(dif[0, i] - room.old[i]), abs(delta[i]))
-        part = error / (task.atol + task.rtol * max(abs(path[2, i]), abs(path[3, i])))
+        part = error / (task.atol[i] + task.rtol * max(abs(path[2, i]), abs(path[3, i])))
         if math.isnan(part) or not math.isfinite(path[3, i]):
             return np.inf, i, n_rhs
         if part > ratio:

@@ -6,7 +6,7 @@ no longer than ten microseconds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.float64]
 _NO_INPUTS = np.empty(0)
+Tolerance = float | str | Mapping[str, float] | Array
+"""Absolute tolerances as they are asked for; see `odefit.integrate.sizes.aims_of`."""
 
 
 class Status(IntEnum):
@@ -172,6 +174,8 @@ class StepGrid(NamedTuple):
         method's own.
     passed
         Models with conditions in time: the number of pieces, and which condition changes at the end of each.
+    atol
+        Absolute tolerance of each state, by which the error of a replay is measured; empty: those that are asked for.
     """
 
     method: str
@@ -180,6 +184,7 @@ class StepGrid(NamedTuple):
     orders: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
     algebra: Any = None
     passed: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
+    atol: Array = np.empty(0)
 
     @classmethod
     def from_pieces(cls, method: str, pieces: Sequence[Array], orders: Sequence[int] = ()) -> StepGrid:
@@ -282,16 +287,17 @@ class Integrator(Protocol):
         *,
         grid: StepGrid | None = None,
         rtol: float,
-        atol: float,
+        atol: Tolerance = "auto",
         order: int = 0,
+        max_step: float = np.inf,
         max_steps: int = 100_000,
         stop: StopFlag | None = None,
     ) -> Trajectory:
         """Solve `run` with derivatives up to `order` (0, 1 or 2).
 
-        Without `grid` steps are chosen so that the estimated local error is below
-        ``atol + rtol |y|`` for every state; with `grid` exactly those steps
-        are taken again and the error is only estimated.  Numerical failure is a status, never an
-        exception; work is bounded by `max_steps` attempted steps.
+        Without `grid` steps are chosen, none longer than `max_step`, so that the estimated local error is below
+        ``atol + rtol |y|`` for every state (`atol` as in `odefit.integrate.sizes.aims_of`); with `grid` exactly those
+        steps are taken again and the error is only estimated.  Numerical failure is a status, never an exception;
+        work is bounded by `max_steps` attempted steps.
         """
         ...

@@ -72,9 +72,7 @@ _OK, _NONFINITE_START, _NONFINITE_DERIVATIVE, _REORDER = (
 )
 _COUNTERS = len(Counters._fields)
 _ORDER_BITS, FRESH = 7, 8
-_EPS = float(np.finfo(float).eps)
 
-_FLOOR = 1e-9  # of the absolute tolerance: corrections below are rounding too
 _ALWAYS_FRESH = 4.0  # where a factorisation costs less than this many solutions, every step gets one
 _MOST_DRIFT = 0.3  # relative change of c_0 that a factorisation survives
 
@@ -121,10 +119,7 @@ def _point_before(room, h):
 def _predict(room, h):
     """Set the formula, its known part and the prediction.
 
-    Returns
-    -------
-    nodes, largest
-        Number of past points in the prediction, and the largest size of a state.
+    Returns the number of past points in the prediction.
     """
     psi, past, w, c, y = room.psi, room.past, room.w, room.c, room.y
     k, points = room.state[ORDER], room.state[POINTS]
@@ -137,12 +132,10 @@ def _predict(room, h):
         add_node(psi, nodes, w)
     rows, coefficients = registers_of(room.slot, c)
     rows, weights = registers_of(room.slot, w)
-    largest = 0.0
     for i in range(y.shape[1]):
         room.base[i] = past_point(y, rows, coefficients, i)
         room.start[i] = y[rows[1], i] + past_point(y, rows, weights, i)
-        largest = max(largest, abs(y[rows[1], i]))
-    return nodes, largest
+    return nodes
 
 
 @kernel(inline=True)
@@ -172,9 +165,9 @@ def _attempt(task, e, room, t, h, t_new, t_out, step):
         state[ORDER] = task.orders[step] & _ORDER_BITS
     if state[POINTS] == 1:
         _point_before(room, h)
-    nodes, largest = _predict(room, h)
+    nodes = _predict(room, h)
     fresh, k = _is_fresh(task, e, room, step), state[ORDER]
-    outcome, worst = newton_step(task, e, room, t_new, fresh, min(_FLOOR * task.atol, _EPS * largest))
+    outcome, worst = newton_step(task, e, room, t_new, fresh)
     state[FRESH_NOW], state[WORST] = 1 if fresh else 0, worst
     if outcome == TOO_LARGE:
         return _ask_for_order(e, room), np.inf, worst
@@ -183,7 +176,7 @@ def _attempt(task, e, room, t, h, t_new, t_out, step):
     scale = (2.0 if state[POINTS] == 1 else 1.0) / (psi[nodes] * (c[0] - (1.0 / psi[k] if nodes == k else 0.0)))
     room.memory[SCALE] = scale
     ratio, worst = ratio_of_error(
-        room.y, room.slot, room.w, task.n, scale, task.rtol, task.atol, power_of(k, (task.choices & POWER) != 0)
+        room.y, room.slot, room.w, task.n, scale, task.rtol, task.atol, 1, power_of(k, (task.choices & POWER) != 0)
     )
     state[WORST] = worst
     return SOLVED, ratio, worst
@@ -202,7 +195,7 @@ def _differentiate(task, e, room, t, h, t_new):
     if room.slopes.shape[1] == 0:
         return _OK, -1, 0.0
     ratio, bad = ratio_of_error(
-        room.s, room.slot, room.w, room.s.shape[1], room.memory[SCALE], task.rtol, task.atol,
+        room.s, room.slot, room.w, room.s.shape[1], room.memory[SCALE], task.rtol, task.atol, 4,
         power_of(room.state[ORDER], (task.choices & POWER) != 0),
     )  # fmt: skip
     return _OK, bad // 4 % task.n, ratio

@@ -24,10 +24,10 @@ def first_step(task, t, t_end, y, f, work):
 
     ``f(t, y)`` stands in ``f[0]``; y'' is estimated by an explicit step.
     """
-    n, rtol, atol = task.n, task.rtol, task.atol
+    n, rtol, atol, span = task.n, task.rtol, task.atol, t_end - t
     size, slope = scaled_norm(y, 0, y, n, rtol, atol), scaled_norm(f, 0, y, n, rtol, atol)
-    h = 1e-6 if size < 1e-10 or slope < 1e-10 else 0.01 * size / slope
-    h = min(h, t_end - t)
+    h = 1e-6 * span if size < 1e-10 or slope * span < 1e-10 else 0.01 * size / slope
+    h = min(h, span)
     bend = np.inf
     for _ in range(20):
         for i in range(n):
@@ -39,9 +39,9 @@ def first_step(task, t, t_end, y, f, work):
         if math.isfinite(bend):
             break
         h *= 0.1
-    wanted = 100.0 * h if bend <= 1e-30 else math.sqrt(0.2 / bend)
-    h = min(100.0 * h, wanted, t_end - t)
-    return h if h > 0.0 and math.isfinite(h) else (t_end - t) * 1e-6
+    wanted = 100.0 * h if bend == 0.0 else math.sqrt(0.2 / bend)
+    h = min(100.0 * h, wanted, span)
+    return h if h > 0.0 and math.isfinite(h) else 1e-6 * span
 
 
 @kernel(inline=True)
@@ -60,9 +60,9 @@ def power_of(order, power):
 def _largest_ratio(task, room, scale, order):
     """Return the largest error over tolerance at an order, of the states and, if they take part, the sensitivities."""
     y, s, power = room.y, room.s, power_of(order, (task.choices & POWER) != 0)
-    ratio, _ = ratio_of_error(y, room.slot, room.w, y.shape[1], scale, task.rtol, task.atol, power)
+    ratio, _ = ratio_of_error(y, room.slot, room.w, y.shape[1], scale, task.rtol, task.atol, 1, power)
     if (task.choices & TEST) != 0:
-        other, _ = ratio_of_error(s, room.slot, room.w, s.shape[1], scale, task.rtol, task.atol, power)
+        other, _ = ratio_of_error(s, room.slot, room.w, s.shape[1], scale, task.rtol, task.atol, 4, power)
         ratio = max(ratio, other)
     return ratio
 

@@ -21,20 +21,21 @@ CONVERGED, SLOW, NOT_FINITE, TOO_LARGE = 0, 1, 2, 3
 """How it ends; `TOO_LARGE`: entries grew in the elimination, which needs another order."""
 _EPS = float(np.finfo(float).eps)
 _MOST_ITERATIONS, _MOST_MATRICES = 40, 4
+_FLOOR = 1e-9  # of the absolute tolerance of a state: corrections below are rounding too
 _ROUNDING = 1e3  # corrections below this many roundings that no longer shrink are rounding
 
 
 @kernel(inline=True)
-def _corrections(delta, relax, y, new, old, n, floor):
+def _corrections(delta, relax, y, new, old, atol):
     """Add the corrections to the state; return the largest in units of rounding, and whose it is (inf: not finite)."""
     size, worst = 0.0, 0
-    for i in range(n):
+    for i in range(atol.size):
         d = relax * delta[i]
         y[new, i] += d
         if not math.isfinite(y[new, i]):
             return np.inf, i
         if d != 0.0:
-            part = abs(d) / (_EPS * max(abs(y[new, i]), abs(y[old, i])) + floor)
+            part = abs(d) / (_EPS * max(abs(y[new, i]), abs(y[old, i])) + _FLOOR * atol[i])
             if part > size:
                 size, worst = part, i
     return size, worst
@@ -52,13 +53,13 @@ def _leave_out_nonfinite(jac):
 def _is_small(delta, y, row, n, rtol, atol):
     """Tell whether corrections are far below the tolerance."""
     for i in range(n):
-        if not abs(delta[i]) <= 1e-4 * (atol + rtol * abs(y[row, i])):
+        if not abs(delta[i]) <= 1e-4 * (atol[i] + rtol * abs(y[row, i])):
             return False
     return True
 
 
 @kernel(inline=True)
-def newton_step(task, e, room, t, fresh, floor):
+def newton_step(task, e, room, t, fresh):
     """Solve for the new state, from the prediction `start`; `fresh` if the matrix is to be factorised first.
 
     The shift of the matrix now in `a`, how fast it contracted and the iterations are noted in the room.
@@ -70,7 +71,7 @@ def newton_step(task, e, room, t, fresh, floor):
     """
     memory = room.memory
     patience = min(4.0 + 0.5 * e.patience, 14.0)
-    outcome, worst, shift, rate, iterations, matrices = _newton(task, e, room, t, fresh, floor, patience)
+    outcome, worst, shift, rate, iterations, matrices = _newton(task, e, room, t, fresh, patience)
     task.counts[RHS] += iterations
     task.counts[JACOBIAN] += matrices
     memory[SHIFT], memory[RATE], room.state[ITERATIONS] = shift, rate, iterations
@@ -78,7 +79,7 @@ def newton_step(task, e, room, t, fresh, floor):
 
 
 @kernel(inline=True)
-def _newton(task, e, room, t, fresh, floor, patience):
+def _newton(task, e, room, t, fresh, patience):
     n, y, c0, jac, delta = task.n, room.y, room.c[0], room.jac, room.delta
     new, old, shift = room.slot[0], room.slot[1], room.memory[SHIFT]
     worst, matrices, iterations = 0, 0, 0
@@ -102,7 +103,7 @@ def _newton(task, e, room, t, fresh, floor, patience):
         for i in range(n):
             delta[i] = room.f[0, i] - c0 * (y[new, i] - y[old, i]) - room.base[i]
         solve_for_vector(e, n, room.a, room.pivots, room.work, delta)
-        size, worst = _corrections(delta, 2.0 * shift / (shift + c0), y, new, old, n, floor)
+        size, worst = _corrections(delta, 2.0 * shift / (shift + c0), y, new, old, task.atol)
         if size <= 1.0:
             return CONVERGED, worst, shift, rate, iterations, matrices
         rate = size / old_size

@@ -7,10 +7,27 @@ import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, Seeds
 from odefit.integrate import Run, Status, Trajectory, integrator, piece_ends
+from odefit.integrate.sizes import AUTO, aims_of
 from odefit.native.stop import StopFlag, raise_on_interrupt
-from odefit.problem import Problem
+from odefit.problem import Problem, Settings
 
 Array = npt.NDArray[np.float64]
+_DEFAULT_RTOL = Settings().rtol
+DEFAULT_ATOL = 1e-9
+"""Absolute tolerance where none is given."""
+
+
+def experiment_aims(compiled: CompiledProblem, settings: Settings, e: int) -> Array:
+    """Return the absolute tolerances that are asked for in experiment number `e`; see `odefit.integrate.sizes`.
+
+    Below the default of rtol, those that are not given are tightened along with it.
+    """
+    variant, tighter = compiled.variant(e), min(1.0, settings.rtol / _DEFAULT_RTOL)
+    if settings.atol is None:
+        relative = aims_of(AUTO, variant.model.states, variant.relative)
+        return np.where(variant.relative, relative, DEFAULT_ATOL) * tighter
+    aims = aims_of(settings.atol, variant.model.states, variant.relative)
+    return np.where(aims < 0.0, aims * tighter, aims)
 
 
 def solve_experiment(
@@ -31,8 +48,8 @@ def solve_experiment(
     run = Run.of(seeds, t0, times, piece_ends(t0, times, tables.jumps)).with_tables(tables, u)
     with raise_on_interrupt(stop):
         trajectory = integrator(settings.integrator).solve(
-            compiled.model(e), run, rtol=settings.rtol, atol=settings.atol, max_steps=settings.max_steps, order=order,
-            stop=stop,
+            compiled.model(e), run, rtol=settings.rtol, atol=experiment_aims(compiled, settings, e),
+            max_step=settings.max_step, max_steps=settings.max_steps, order=order, stop=stop,
         )  # fmt: skip
     if trajectory.status is Status.OUTSIDE_TABLE:
         trajectory = trajectory._replace(refusal=tables.refusal(u))

@@ -77,14 +77,18 @@ def past_point(values, rows, w, i):
 
 
 @kernel(inline=True)
-def ratio_of_error(values, slot, w, size, scale, rtol, atol, power):
-    """Return the largest local error over tolerance (inf if one is not finite), and the entry it belongs to."""
+def ratio_of_error(values, slot, w, size, scale, rtol, atol, lanes, power):
+    """Return the largest local error over tolerance (inf if one is not finite), and the entry it belongs to.
+
+    Entries belong to the states in turn, `lanes` of them to one state after the other.
+    """
     rows, weights = registers_of(slot, w)
     new, old = rows[0], rows[1]
     ratio, cause = -1.0, 0
     for i in range(size):
         error = scale * abs((values[new, i] - values[old, i]) - past_point(values, rows, weights, i))
-        weight = atol + rtol * max(abs(values[new, i]), abs(values[old, i]))
+        absolute = atol[i] if lanes == 1 else atol[i // lanes % atol.size]
+        weight = absolute + rtol * max(abs(values[new, i]), abs(values[old, i]))
         part = error / (weight if power == 1.0 else max(weight**power, _LEAST_WEIGHT * abs(values[old, i])))
         if math.isnan(part):
             return np.inf, i

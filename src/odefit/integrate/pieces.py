@@ -48,6 +48,7 @@ from odefit.integrate.stepping import longer
 from odefit.integrate.task import KEEPING, Switching, Task, switching_at, task_at
 from odefit.native.calls import call_model, call_second
 from odefit.native.kernel import kernel
+from odefit.native.table_slots import MIDDLE
 
 _COUNTERS = len(Counters._fields)
 _OK, _SWITCHED, _ROOM, _TOO_MANY, _UNDEFINED = (
@@ -429,14 +430,15 @@ def _mark_piece(task, order):
 @kernel(inline=True)
 def enter_piece(task, sw, piece, order):
     """Set the inputs of a piece and, with moving ends, its start and length and their seeds."""
-    n_u = sw.kind.size
+    begin, n_u = task.start if piece == 0 else task.ends[piece - 1], sw.kind.size
+    if task.slots > 0:
+        task.u[MIDDLE] = begin + 0.5 * (task.ends[piece] - begin)
     first = task.u.size - n_u  # behind tables
     for j in range(n_u):
         task.u[first + j] = sw.inputs[piece * n_u + j]
     if task.moving == 0:
         return
     n_p, q, n_columns = task.n_parameters, task.n_directions, task.n_columns
-    begin = task.start if piece == 0 else task.ends[piece - 1]
     task.p[n_p - 2], task.p[n_p - 1] = begin, task.ends[piece] - begin
     for a in range(q if order >= 1 else 0):
         before = 0.0 if piece == 0 else sw.end_slopes[(piece - 1) * q + a]

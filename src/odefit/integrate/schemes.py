@@ -59,7 +59,7 @@ def error(y, states, h, k, n, rtol, atol):
     cause = 0
     for i in range(n):
         e = {sum}
-        part = abs(h * e / (atol + rtol * max(abs(y[0, i]), abs(states[{last}, i]))))
+        part = abs(h * e / (atol[i] + rtol * max(abs(y[0, i]), abs(states[{last}, i]))))
 {damping}
         if math.isnan(part) or not ({finite}):
             return np.inf, i

@@ -8,9 +8,10 @@ import numpy as np
 
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
-from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Trajectory
+from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Tolerance, Trajectory
 from odefit.integrate.pieces import lay_pieces
 from odefit.integrate.selection import Selection
+from odefit.integrate.sizes import AUTO, aims_of
 from odefit.integrate.task import KEEPING, METHOD, SINK, Kept, Switching, Task, keep_states
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_address, kernel_call
@@ -46,9 +47,9 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, switching, kept)
     addresses
         Of the method, the sink, and the four functions of the model.
     numbers
-        rtol, atol, max_steps, choices, order, whether the grid is replayed, and whether ends of pieces move.
+        rtol, max_step, max_steps, choices, order, whether the grid is replayed, and whether ends of pieces move.
     run, grid
-        See `Run`; steps, orders and counts.
+        See `Run`; aims, absolute tolerances, steps, orders and counts.
     elimination, switching
         Words of the records.
     kept
@@ -57,17 +58,18 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, switching, kept)
     Returns what a method returns.
     """
     method, sink, value, directions, jacobian, second = addresses
-    rtol, atol, max_steps, choices, order, replay, moving = numbers
+    rtol, max_step, max_steps, choices, order, replay, moving = numbers
     t0, y0, p, u, times, ends, dy0, dp, d2y0, d2p, kinks, slots = run
-    steps, orders, counts = grid
+    aims, atol, steps, orders, counts = grid
     table = np.empty((1, _WIDTH), np.int64)
     q = dy0.shape[1]
     if moving:  # start and length of pieces are written into them
         p, dp, d2p = p.copy(), dp.copy(), d2p.copy()
-    model = (value, directions, jacobian, second, y0.size, p.size, q, q, t0, rtol, atol, max_steps, choices)
+    # numba takes no tuple of more than thirty as one
+    model = (value, directions, jacobian, second, y0.size, p.size, q, q, t0, rtol, max_step, max_steps, choices)
     seeds = (p, u, y0, dy0.reshape(dy0.size), dp.reshape(dp.size), d2y0.reshape(d2y0.size), d2p.reshape(d2p.size))
-    course = (times, ends, kinks, steps, orders, counts, stop, slots, 1 if moving else 0, sink, method)
-    _write_task(table, 0, model + seeds + course)  # numba takes no longer tuples at once
+    course = (times, ends, kinks, aims, atol, steps, orders, counts, stop, slots, 1 if moving else 0, sink, method)
+    _write_task(table, 0, model + seeds + course)
     table[0, _ELIMINATION], table[0, _SWITCHING] = elimination, switching
     y, s, s2 = kept
     _write_kept(table, 0, (y.reshape(y.size), s.reshape(s.size), s2.reshape(s2.size)))
@@ -92,8 +94,9 @@ def solve_run(
     run: Run,
     grid: StepGrid | None,
     rtol: float,
-    atol: float,
+    atol: Tolerance,
     order: int,
+    max_step: float,
     max_steps: int,
     stop: StopFlag | None,
 ) -> Trajectory:
@@ -108,9 +111,11 @@ def solve_run(
         np.empty((m, n, run.dy0.shape[1] if order >= 1 else 0)),
         np.empty((m, n, run.d2y0.shape[1] if order == 2 else 0)),
     )
+    aims = aims_of(atol, model.states)
     selection = Selection(choice, model, rtol, max_steps)
     if grid is None:
         selection.choose()
+        absolute = np.empty(n)
         n_pieces = run.ends.size if switches is None else run.ends.size + switches.level.size
         told = (_NO_STEPS, _NO_ORDERS, np.zeros(_COUNTERS + n_pieces, np.int64))
         passed = _NO_ORDERS if switches is None else np.zeros(1 + n_pieces, np.int64)
@@ -118,6 +123,8 @@ def solve_run(
         selection.replay(grid)
         passed = grid.passed.copy() if grid.passed.size else np.zeros(1, np.int64)
         selection.method.check(grid, run.ends.size if switches is None else grid.counts.size - _COUNTERS)
+        kept_sizes = grid.atol if grid.atol.size == n else np.abs(aims)
+        absolute = np.where(aims > 0.0, aims, kept_sizes)
         told = (grid.steps, grid.orders, grid.counts.copy())
     while True:
         method = selection.method
@@ -132,9 +139,9 @@ def solve_run(
         )
         status, t_end, cause, ratio, reached, n_steps, steps, orders = solve_one(
             (method.address, _keeper(), rhs.value, rhs.directions, rhs.jacobian, rhs.second if order == 2 else 0),
-            (rtol, atol, selection.max_steps, selection.choices, order, grid is not None,
+            (rtol, max_step, selection.max_steps, selection.choices, order, grid is not None,
              switches is not None and switches.moving),
-            (*run,), told, _NEVER if stop is None else stop.array, elimination, switching, kept,
+            (*run,), (aims, absolute, *told), _NEVER if stop is None else stop.array, elimination, switching, kept,
         )  # fmt: skip
         if status == Status.ROOM_FOR_PIECES and grid is None:
             told = (_NO_STEPS, _NO_ORDERS, np.zeros(_COUNTERS + cause, np.int64))
@@ -150,7 +157,7 @@ def solve_run(
         counts, passed = counts[: _COUNTERS + passed[0]], passed[: 1 + passed[0]]
     if grid is None:
         taken_orders = orders[:n_steps] if method.variable_order else _NO_ORDERS
-        grid = StepGrid(method.name, steps[:n_steps], counts, taken_orders, selection.algebra, passed)
+        grid = StepGrid(method.name, steps[:n_steps], counts, taken_orders, selection.algebra, passed, absolute)
     elif grid.algebra is not selection.algebra:
         grid = grid._replace(algebra=selection.algebra)
     return Trajectory(_STATUS[status], t_end, cause, *kept, grid, ratio, method.derivatives, counts)
@@ -173,10 +180,11 @@ class Solves:
         *,
         grid: StepGrid | None = None,
         rtol: float,
-        atol: float,
+        atol: Tolerance = AUTO,
         order: int = 0,
+        max_step: float = np.inf,
         max_steps: int = 100_000,
         stop: StopFlag | None = None,
     ) -> Trajectory:
         """See `Integrator.solve`."""
-        return solve_run(self, model, run, grid, rtol, atol, order, max_steps, stop)
+        return solve_run(self, model, run, grid, rtol, atol, order, max_step, max_steps, stop)

@@ -12,6 +12,8 @@ from odefit.native.kernel import kernel
 
 RHS, JACOBIAN, SECOND = 2, 3, 4
 """Places of the numbers of `Counters` that methods count themselves."""
+NO_SIZE = 1e-290
+"""Absolute tolerance of a state that has always been zero: its error is zero too, and must not be divided by zero."""
 
 
 @kernel(inline=True)
@@ -31,11 +33,16 @@ def nonfinite_in(values, row, n):
 
 @kernel(inline=True)
 def scaled_norm(values, row, y, n, rtol, atol):
-    """Return the root mean square of a row of `values`, relative to the tolerance at `y`."""
+    """Return the root mean square of a row of `values`, relative to the tolerance at `y`.
+
+    States that are zero and whose size is not known take no part.
+    """
     total = 0.0
     for i in range(n):
-        part = values[row, i] / (atol + rtol * abs(y[0, i]))
-        total += part * part
+        weight = atol[i] + rtol * abs(y[0, i])
+        if weight > 2.0 * NO_SIZE:
+            part = values[row, i] / weight
+            total += part * part
     return math.sqrt(total / n)
 
 
@@ -43,13 +50,15 @@ def scaled_norm(values, row, y, n, rtol, atol):
 def initial_step(system, t, t_end, y, k, exponent, states):
     """Guess the first step size (Hairer, Norsett and Wanner I, II.4); ``f(t, y)`` stands in ``k[0]``.
 
-    The local error is taken to grow with the power 1/`exponent` of the step.
+    The local error is taken to grow with the power 1/`exponent` of the step.  In their rule first and second derivative
+    stand for a higher one.  That has a meaning in one unit of time only: here the time in which the state changes by
+    its own size, so that the guess does not depend on the unit of t.
     """
-    n, rtol, atol = system.n, system.rtol, system.atol
+    n, rtol, atol, span = system.n, system.rtol, system.atol, t_end - t
     d0 = scaled_norm(y, 0, y, n, rtol, atol)
     d1 = scaled_norm(k, 0, y, n, rtol, atol)
-    h0 = 1e-6 if d0 < 1e-10 or d1 < 1e-10 else 0.01 * d0 / d1
-    h0 = min(h0, t_end - t)
+    h0 = 1e-6 * span if d0 < 1e-10 or d1 * span < 1e-10 else 0.01 * d0 / d1
+    h0 = min(h0, span)
     d2 = np.inf
     for _ in range(20):
         for i in range(n):
@@ -61,10 +70,11 @@ def initial_step(system, t, t_end, y, k, exponent, states):
         if math.isfinite(d2):
             break
         h0 *= 0.1
-    steepest = max(d1, d2)
-    h1 = max(1e-6, h0 * 1e-3) if steepest <= 1e-15 else (0.01 / steepest) ** exponent
-    h = min(100.0 * h0, h1, t_end - t)
-    return h if h > 0.0 and math.isfinite(h) else (t_end - t) * 1e-6
+    unit = 100.0 * h0
+    steepest = max(d1 * unit, d2 * unit * unit)
+    h1 = h0 if steepest <= 1e-15 else unit * (0.01 / steepest) ** exponent
+    h = min(unit, h1, span)
+    return h if h > 0.0 and math.isfinite(h) else 1e-6 * span
 
 
 @kernel(inline=True, allocating=True)

@@ -33,8 +33,11 @@ class Task(NamedTuple):
         Number of states, and length of p.
     n_columns, n_directions
         Columns of the seeds, and how many of them, the first ones, reach the states: these are integrated.
-    start, rtol, atol, max_steps
-        Start time, tolerances, and limit on attempted steps.
+    start, rtol, max_step, max_steps
+        Start time, relative tolerance, longest step, and limit on attempted steps.
+    aims, atol
+        Absolute tolerance of each state: what is asked for (see `odefit.integrate.sizes`), and the number that it comes
+        to, which is found where steps are chosen and belongs to the grid.
     choices
         Bits that belong to the method (see there).
     p, u, y0, dy0, dp, d2y0, d2p
@@ -65,7 +68,7 @@ class Task(NamedTuple):
     n_directions: int
     start: float
     rtol: float
-    atol: float
+    max_step: float
     max_steps: int
     choices: int
     p: Floats
@@ -78,6 +81,8 @@ class Task(NamedTuple):
     times: Floats
     ends: Floats
     kinks: Floats
+    aims: Floats
+    atol: Floats
     steps: Floats
     orders: Integers
     counts: Integers

@@ -26,15 +26,28 @@ from odefit.integrate.moving_output import (
     output_scratch,
 )
 from odefit.integrate.pieces import enter_piece, time_in_task
-from odefit.integrate.stepping import longer
-from odefit.integrate.task import call_sink, elimination_at, switching_at, task_at
+from odefit.integrate.sizes import (
+    PILOT_RTOL,
+    PILOT_STEPS,
+    any_without_size,
+    begin_pilot,
+    is_complete,
+    needs_pilot,
+    note_accepted,
+    note_rejected,
+    set_tolerances,
+)
+from odefit.integrate.stepping import JACOBIAN, RHS, longer
+from odefit.integrate.task import KEEPING, Task, call_sink, elimination_at, switching_at, task_at
+from odefit.native.calls import call_model
 from odefit.native.kernel import kernel, named
 from odefit.native.pool import keep_alive
-from odefit.native.table_slots import MIDDLE, REFUSED, SLOT
+from odefit.native.table_slots import REFUSED, SLOT
 
 _OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _, _NOT_SOLVED = map(int, tuple(Status)[:8])
 _OUTSIDE_TABLE = int(Status.OUTSIDE_TABLE)
 _COUNTERS = len(Counters._fields)
+_write_limits = KEEPING.writer(Task, "rtol", "max_steps")
 _SMALLEST_STEP = 1e-290
 _TINY = 4.0 * float(np.finfo(float).eps)
 
@@ -83,16 +96,33 @@ class Method(NamedTuple):
 
 
 @kernel(inline=True)
-def _step_length(t, h, t_end, stride, attempts, max_steps, was_nonfinite):
+def _step_length(t, h, t_end, stride, attempts, task, was_nonfinite):
     """Return status, the step size, and whether the step is the last one of its piece."""
+    longest = task.max_step
+    if task.moving != 0:  # steps are fractions of the piece, whose length is the last entry of p
+        longest /= task.p[task.n_parameters - 1]
+    h = min(h, longest)
     if t + stride * 1.01 * h >= t_end:
         h = (t_end - t) / stride  # may be as short as rounding: data that close to the start are no failure
-        last = True
+        last = h <= longest
+        if not last:
+            h *= 0.5
     else:
         last = False
         if h <= _TINY * abs(t) or h < _SMALLEST_STEP:
             return (_NONFINITE if was_nonfinite else _UNDERFLOW), h, last
-    return (_TOO_MANY if attempts + stride > max_steps else _OK), h, last
+    return (_TOO_MANY if attempts + stride > task.max_steps else _OK), h, last
+
+
+@kernel(inline=True, allocating=True)
+def _note_steps(taken, orders, n_taken, h, mark, stride):
+    """Note steps that are taken; return the arrays, longer ones if they had to grow, and how many steps they hold."""
+    if n_taken + stride > taken.size:
+        taken, orders = longer(taken), longer(orders)
+    for _ in range(stride):
+        taken[n_taken], orders[n_taken] = h, mark
+        n_taken += 1
+    return taken, orders, n_taken
 
 
 @kernel(inline=True)
@@ -102,7 +132,7 @@ def _next_step(task, t, h, t_end, kink, stride, attempts, was_nonfinite):
     while kink < kinks.size and kinks[kink] - t <= _TINY * max(abs(t), abs(kinks[kink])):
         kink += 1
     t_stop = kinks[kink] if kink < kinks.size and kinks[kink] < t_end else t_end
-    status, h, last = _step_length(t, h, t_stop, stride, attempts, task.max_steps, was_nonfinite)
+    status, h, last = _step_length(t, h, t_stop, stride, attempts, task, was_nonfinite)
     return status, h, last and t_stop == t_end, kink
 
 
@@ -132,11 +162,7 @@ def _entrance(seed: Any) -> Any:
 
     @kernel(inline=True)
     def enter(task, elimination, switching, room, piece, order, t):
-        if switching.value != 0:
-            enter_piece(task, switching, piece, order)
-        if task.slots > 0:
-            begin = task.start if piece == 0 else task.ends[piece - 1]
-            task.u[MIDDLE] = begin + 0.5 * (task.ends[piece] - begin)
+        enter_piece(task, switching, piece, order)
         if task.moving != 0:
             seed(task, elimination, room)
             return 0.0, 1.0
@@ -169,15 +195,71 @@ def _output(name: str, interpolate: Any) -> Any:
     return write_outputs
 
 
+def _watch(interpolate: Any) -> tuple[Any, Any]:
+    """Return the kernels that learn the sizes of states from an attempt, rejected or accepted (by a pilot)."""
+
+    @kernel(inline=True)
+    def watch_rejected(task, room, t, h, t_new, outcome, pilot):
+        if outcome == SOLVED and any_without_size(task.aims, task.atol):
+            interpolate(task, room, t, h, t_new, t_new, 0)
+            note_rejected(task.aims, room.y_out, task.atol, pilot)
+
+    @kernel(inline=True)
+    def watch_accepted(task, room, t, h, t_new, sizes):
+        if sizes.size > 0:
+            interpolate(task, room, t, h, t_new, t_new, 0)
+            note_accepted(task.aims, room.y_out, sizes, task.atol)
+
+    return watch_rejected, watch_accepted
+
+
 def time_loop(name: str, method: Method) -> Any:
-    """Return the kernel `name` that integrates by `method`."""
-    stride, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance = method
-    enter, write_outputs = _entrance(seed), _output(name, interpolate)
+    """Return the kernel `name` that integrates by `method`, see `METHOD`."""
+    integrate = _loop(name, method)
 
     @kernel
     @named(name)
     def solve(table, i, order, replay, taken, orders, n_taken):
-        """Integrate task `i` of a table through all its pieces; see `METHOD`."""
+        """Integrate task `i` of a table: to choose steps, a pilot finds out the tolerances first."""
+        task, switching = task_at(table, i), switching_at(table, i)
+        pilot = not replay and needs_pilot(task.aims, task.y0)
+        sizes, slopes = np.zeros(task.n if pilot else 0), np.zeros(task.n if pilot else 0)
+        n_rhs = n_jacobian = 0
+        if pilot:
+            if task.ends.size > 0:
+                enter_piece(task, switching, 0, 0)  # inputs, start and length of the first piece
+            start = 0.0 if task.moving != 0 else task.start
+            call_model(task.value, start, task.y0, 0, task.p, task.u, slopes, 0)
+            begin_pilot(task.aims, task.y0, slopes, sizes, task.atol)
+            _write_limits(table, i, (PILOT_RTOL, min(task.max_steps, PILOT_STEPS)))
+        elif not replay:
+            set_tolerances(task.aims, task.y0, sizes, task.atol)
+        while True:
+            result = integrate(
+                table, i, 0 if pilot else order, replay, sizes if pilot else sizes[:0], taken, orders, n_taken
+            )  # one call, since the loop over the steps is compiled wherever it is called
+            if not pilot:
+                break
+            pilot = False
+            n_rhs, n_jacobian = task.counts[RHS] + 1, task.counts[JACOBIAN]
+            _write_limits(table, i, (task.rtol, task.max_steps))
+            set_tolerances(task.aims, task.y0, sizes, task.atol)
+        task.counts[RHS] += n_rhs
+        task.counts[JACOBIAN] += n_jacobian
+        return result
+
+    return solve
+
+
+def _loop(name: str, method: Method) -> Any:
+    """Return the loop over the steps of `method`; with an array of `sizes` it is a pilot, without output."""
+    stride, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance = method
+    enter, write_outputs = _entrance(seed), _output(name, interpolate)
+    watch_rejected, watch_accepted = _watch(interpolate)
+
+    @kernel(inline=True, allocating=True)
+    def integrate(table, i, order, replay, sizes, taken, orders, n_taken):
+        """Integrate task `i` of a table through all its pieces."""
         task, elimination, switching = task_at(table, i), elimination_at(table, i), switching_at(table, i)
         counts, ends = task.counts, task.ends
         _clear(task, replay)
@@ -186,20 +268,20 @@ def time_loop(name: str, method: Method) -> Any:
         differentiates = order >= 1 and task.n_directions > 0
         status, cause, ratio_most = _OK, -1, 0.0
         t, h, rejected, attempts, step = task.start, 0.0, 0, 0, 0
-        next_time, kink = 0, 0
+        pilot = sizes.size > 0
+        next_time, kink = task.times.size if pilot else 0, 0
         while next_time < task.times.size and (task.times[next_time] <= t or task.n == 0):
             call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
             next_time += 1
 
         for piece in range(ends.size if task.n > 0 else 0):
             t, t_end = enter(task, elimination, switching, room, piece, order, t)
-            begun = n_taken
+            begun, was_nonfinite = n_taken, False
             behind = step + counts[_COUNTERS + piece] if replay else 0
-            was_nonfinite = False
             status, cause, h = begin(task, elimination, room, t, t_end, replay)
             if status == _NONFINITE_START and piece > 0:
                 status = _NONFINITE
-            while status == _OK and (step < behind if replay else t < t_end):
+            while status == _OK and (step < behind if replay else t < t_end and not is_complete(sizes)):
                 if replay:
                     h, last = task.steps[step], step + stride == behind
                 else:
@@ -211,9 +293,7 @@ def time_loop(name: str, method: Method) -> Any:
                 attempts += stride
                 t_new = t_end if last else t + stride * h
                 t_out = next_output(task, next_time, t_new, piece)
-                outcome, ratio, worst = attempt(
-                    task, elimination, room, t, h, t_new, t_out, step if replay else -1
-                )  # fmt: skip
+                outcome, ratio, worst = attempt(task, elimination, room, t, h, t_new, t_out, step if replay else -1)
                 if outcome > 0:
                     status = outcome
                     break
@@ -231,19 +311,17 @@ def time_loop(name: str, method: Method) -> Any:
                     rejected += stride
                     cause = worst
                     was_nonfinite = outcome == NOT_FINITE or (outcome == SOLVED and not math.isfinite(ratio))
+                    watch_rejected(task, room, t, h, t_new, outcome, pilot)
                     h *= retry(task, room, ratio, outcome)
                     continue
                 if ratio > ratio_most:
                     ratio_most, cause = ratio, worst
                 next_time = write_outputs(table, i, task, room, t, h, t_new, next_time, piece, scratch)
+                watch_accepted(task, room, t, h, t_new, sizes)
                 status, factor, mark = advance(task, room, t, h, t_new, ratio, replay)
                 step += stride
-                if not replay:
-                    if n_taken + stride > taken.size:
-                        taken, orders = longer(taken), longer(orders)
-                    for _ in range(stride):
-                        taken[n_taken], orders[n_taken] = h, mark
-                        n_taken += 1
+                if not (replay or pilot):
+                    taken, orders, n_taken = _note_steps(taken, orders, n_taken, h, mark, stride)
                 t, was_nonfinite = t_new, False
                 h *= factor
             if not replay:
@@ -257,4 +335,4 @@ def time_loop(name: str, method: Method) -> Any:
         counts[0], counts[1] = attempts - rejected, rejected
         return status, t, cause, ratio_most, next_time, n_taken, taken, orders
 
-    return solve
+    return integrate

@@ -4,17 +4,20 @@ Numba decides by the time stamp of a function's own file whether a cached kernel
 not see that a *callee in another file* has changed, and then serves stale machine code.  Therefore
 all kernels of odefit share one folder, ``<user cache>/odefit/kernels-<digest>``, whose digest covers
 the source text of every file of the package that defines a kernel (or coefficients from which kernels are made) or that
-one of these imports: touch one, and everything is compiled anew.  (Numba itself adds its version, the CPU and its
-features to the key.)
+one of these imports: touch one, and everything is compiled anew.  (The CPU and its features are part of the key,
+and numba's version of the names of the files.)
+
+Numba's files are pickles, which run whatever stands in them; ours are read and written by `odefit.native.cache_folder`,
+which lets nobody else have a hand in them.
 
 Compiling takes seconds; the logger ``odefit.compile`` says so once for each entry point.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
+import pickle
 import re
 from collections.abc import Callable
 from functools import cache, partial
@@ -24,13 +27,16 @@ from typing import Any
 import numba
 from numba import types
 from numba.core import caching, event
+from numba.core.serialize import dumps
 
+from odefit.native.cache_folder import cache_folder, read_cached, write_cached
 from odefit.native.inlining import Helper, HelperCompiler
-from odefit.native.places import cache_root, package_root
+from odefit.native.places import package_root
 
 logger = logging.getLogger("odefit.compile")
 
 _MARK = re.compile(rb"@kernel|\bTableau\(")  # from a tableau of coefficients kernels are made
+_FILE_MARK = b"odefit-kernel-1\n"
 _IMPORTS = re.compile(r"^from odefit\.([\w.]+) import", re.MULTILINE)
 
 
@@ -51,27 +57,34 @@ def source_digest(root: Path) -> str:
 
 
 @cache
+def _folder_name() -> str:
+    return f"kernels-{source_digest(package_root())}"
+
+
 def kernel_folder() -> Path:
-    """Return the folder that holds this version's compiled kernels."""
-    return cache_root() / f"kernels-{source_digest(package_root())}"
+    """Return the folder that holds this version's compiled kernels, made if needed."""
+    return cache_folder(_folder_name())
 
 
 _CacheLocator: Any = caching._CacheLocator
 
 
 class _Locator(_CacheLocator):
-    """Put every kernel into `kernel_folder`; freshness is the folder's name."""
+    """Tell functions apart by their names; where files are is for `_KernelFiles` to say, when one is needed."""
 
     def __init__(self, py_func: Any) -> None:
         self._line = py_func.__code__.co_firstlineno
         self._module = py_func.__module__
         self._name = py_func.__qualname__
 
+    def ensure_cache_path(self) -> None:
+        """Leave it to the writing of a file."""
+
     def get_cache_path(self) -> str:
-        return str(kernel_folder())
+        return _folder_name()
 
     def get_source_stamp(self) -> str:
-        return kernel_folder().name
+        return _folder_name()
 
     def get_disambiguator(self) -> str:
         return f"{self._module}-{self._name}-{self._line}"
@@ -85,8 +98,59 @@ class _KernelCacheImpl(caching.CompileResultCacheImpl):
     _locator_classes = [_Locator]
 
 
+_IndexDataCacheFile: Any = caching.IndexDataCacheFile
+
+
+class _KernelFiles(_IndexDataCacheFile):
+    """Index and machine code of one kernel on disk; freshness is the folder's name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__("", f"{name}-numba-{numba.__version__}", _folder_name())
+
+    def _load_index(self) -> dict[Any, str]:
+        content = self._read(self._index_name)
+        return {} if content is None else pickle.loads(content)
+
+    def _save_index(self, overloads: dict[Any, str]) -> None:
+        write_cached(kernel_folder() / self._index_name, _FILE_MARK, dumps(overloads))
+
+    def _load_data(self, name: str) -> Any:
+        content = self._read(name)
+        if content is None:
+            raise FileNotFoundError(name)
+        return pickle.loads(content)
+
+    def _save_data(self, name: str, data: Any) -> None:
+        write_cached(kernel_folder() / name, _FILE_MARK, dumps(data))
+
+    def _read(self, name: str) -> bytes | None:
+        """Return what a file holds; one that cannot be used is absent, which is said once for a folder."""
+        folder = kernel_folder()
+        try:
+            return read_cached(folder / name, _FILE_MARK)
+        except ValueError as error:
+            _warn_of_unusable(folder, f"'{name}' {error}")
+            return None
+
+
+@cache
+def _told(folder: Path) -> list[str]:
+    """Return what was said about a folder."""
+    return []
+
+
+def _warn_of_unusable(folder: Path, reason: str) -> None:
+    if not _told(folder):
+        logger.warning("the kernel cache in %s cannot be used (%s); compiling again", folder, reason)
+    _told(folder).append(reason)
+
+
 class _KernelCache(caching.FunctionCache):
     _impl_class = _KernelCacheImpl
+
+    def __init__(self, py_func: Any) -> None:
+        super().__init__(py_func)
+        self._cache_file = _KernelFiles(self._impl.filename_base)
 
     def _index_key(self, sig: Any, codegen: Any) -> Any:
         """Leave out numba's hash of enclosed values, where another kernel has a new one in every process.
@@ -98,17 +162,15 @@ class _KernelCache(caching.FunctionCache):
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             return super().load_overload(sig, target_context)
-        except Exception as error:  # unreadable or damaged: pickle raises almost anything
-            logger.warning("the kernel cache in %s cannot be used (%s); compiling again", self.cache_path, error)
-            with contextlib.suppress(OSError):
-                self.flush()
+        except Exception as error:  # pickle raises almost anything
+            _warn_of_unusable(Path(_folder_name()), str(error))
             return None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         try:
             super().save_overload(sig, data)
         except OSError as error:
-            logger.warning("a compiled kernel could not be cached in %s (%s)", self.cache_path, error)
+            _warn_of_unusable(Path(_folder_name()), f"a kernel could not be written: {error}")
 
 
 class _Announcer(event.Listener):

@@ -29,6 +29,13 @@ def column_norm(a, start, j):
     return largest * math.sqrt(total)
 
 
+@kernel
+def norms_of_columns(a, out):
+    """Set `out` to the norms of the columns of `a`."""
+    for j in range(a.shape[1]):
+        out[j] = column_norm(a, 0, j)
+
+
 @kernel(inline=True)
 def reflect_column(a, k, beta):
     """Make the reflection that maps ``a[k:, k]`` to a multiple of e_1; store it in place."""

@@ -30,17 +30,23 @@ def _umask() -> int:
     return mask
 
 
-def write_atomically(path: Path, content: bytes) -> None:
+def write_atomically(path: Path, content: bytes, *, mode: int | None = None) -> None:
     """Write `content` so that a reader sees the old file or the whole new one, never a part.
 
     The folder is made if needed.  Two processes writing the same path leave one complete file.
+
+    Parameters
+    ----------
+    mode
+        Who may read and write the file; what is usual for new files if None.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
-        os.chmod(temporary, 0o666 & ~_umask())  # mkstemp lets nobody but the owner read
+        # mkstemp lets nobody but the owner read
+        os.chmod(temporary, 0o666 & ~_umask() if mode is None else mode)
         os.replace(temporary, path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

@@ -1,9 +1,13 @@
-"""The stop flag that every long kernel polls once a step, and how Ctrl-C sets it.
+"""The stop flag that every long kernel polls once a step, and how Ctrl-C and other signals set it.
 
 Python runs a signal handler only when the main thread gets back to the interpreter, which a kernel may
 put off for minutes.  The C part of the handler, however, writes to a wake-up socket at once; a
 sleeping thread reads it and sets the flag, while the main thread keeps computing.  This costs a few
 microseconds a fit; handing the whole fit to a worker thread costs a hundred and fifty.
+
+A program that is asked to end (SIGTERM: by a batch system, say; SIGHUP: its terminal was closed) has results to
+keep, too.  What these signals do is the program's choice, so they are left alone unless it asks for `end_on_signals`,
+as the command line does.
 """
 
 from __future__ import annotations
@@ -60,6 +64,7 @@ class _Watcher:
 
     def __init__(self) -> None:
         self.flag: StopFlag | None = None
+        self.numbers: set[int] = set()  # signals that set it
         self.received = 0  # interrupts read so far
         self._receive, self._send = socket.socketpair()
         self._send.setblocking(False)
@@ -69,9 +74,13 @@ class _Watcher:
     def _watch(self) -> None:
         while True:
             signals = self._receive.recv(64)
-            if signal.SIGINT in signals and self.flag is not None:
+            if self.flag is not None and not self.numbers.isdisjoint(signals):
                 self.flag.set()
             self.received += signals.count(signal.SIGINT)
+
+
+_ending: set[int] = set()  # signals that end this program
+_received: list[int] = []  # those of them that came
 
 
 @cache
@@ -88,10 +97,11 @@ def stop_on_interrupt(flag: StopFlag) -> Iterator[None]:
     """Let Ctrl-C set `flag` instead of raising; a second Ctrl-C raises `KeyboardInterrupt` as usual.
 
     Signals reach the main thread only; elsewhere, or where the program ignores or handles SIGINT
-    itself, nothing changes.
+    itself, nothing changes.  Signals that end the program (`end_on_signals`) set the flag as well.
     """
     present = threading.current_thread() is threading.main_thread()
-    if not present or _signals.getsignal(signal.SIGINT) is not signal.default_int_handler:
+    listening = present and _signals.getsignal(signal.SIGINT) is signal.default_int_handler
+    if not listening and not (present and _ending and _watcher().flag is None):
         yield
         return
 
@@ -103,14 +113,17 @@ def stop_on_interrupt(flag: StopFlag) -> Iterator[None]:
 
     seen: list[int] = []
     watcher = _watcher()
+    watcher.numbers = {*_ending, signal.SIGINT} if listening else _ending
     watcher.flag = flag
     before = watcher.received
     old_wakeup = signal.set_wakeup_fd(watcher.wakeup, warn_on_full_buffer=False)
-    _signals.signal(signal.SIGINT, handle)
+    if listening:
+        _signals.signal(signal.SIGINT, handle)
     try:
         yield
     finally:
-        _signals.signal(signal.SIGINT, signal.default_int_handler)
+        if listening:
+            _signals.signal(signal.SIGINT, signal.default_int_handler)
         signal.set_wakeup_fd(old_wakeup)
         for _ in range(1000):  # an interrupt still on its way must not reach the next computation
             if watcher.received - before >= len(seen):
@@ -126,3 +139,38 @@ def raise_on_interrupt(flag: StopFlag) -> Iterator[None]:
         yield
     if flag.is_set():
         raise KeyboardInterrupt
+
+
+@contextmanager
+def end_on_signals() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP stop a computation as Ctrl-C does; where nothing is computed, they raise `SystemExit`.
+
+    The program ends with `exit_code` when it has kept what was found.
+    """
+    names = [name for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    numbers = [number for name in names if signal.getsignal(number := getattr(signal, name)) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():
+        numbers = []
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        _received.append(number)
+        flag = _watcher().flag
+        if flag is None or len(_received) > 1:
+            raise SystemExit(128 + number)
+        flag.set()
+
+    _received.clear()
+    _ending.update(numbers)
+    for number in numbers:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+        _ending.difference_update(numbers)
+
+
+def exit_code() -> int | None:
+    """Return the exit code of a program that was ended by a signal (128 and its number); None if none came."""
+    return 128 + _received[0] if _received else None

@@ -33,14 +33,20 @@ if TYPE_CHECKING:
     from odefit.transcribe import PointEvaluation
 
 
+MOST_STARTS = 100_000
+"""Records of more fits than that are nothing to hold in memory, nor to read."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """How a problem is solved; every entry has a default that suits most problems.
 
     Attributes
     ----------
-    integrator, rtol, atol, max_steps
-        Integration method, relative and absolute local error tolerance, steps per experiment.
+    integrator, rtol, atol, max_step, max_steps
+        Integration method, relative and absolute local error tolerance, longest step, steps per experiment.  `atol` is
+        a number for all states, "auto" (it follows the size of each state), or numbers by state, the others "auto".
+        None: 1e-9, and as "auto" for states that must keep their relative accuracy (see `odefit.compile.edges`).
     method, solver, criterion
         Strategy of the fit, the composition that minimises, and what is minimised.
     freeze
@@ -59,7 +65,8 @@ class Settings:
 
     integrator: str = "auto"
     rtol: float = 1e-7
-    atol: float = 1e-9
+    atol: float | str | Mapping[str, float] | None = None
+    max_step: float = math.inf
     max_steps: int = 100_000
     method: str = "single"
     solver: str = "trust"
@@ -76,7 +83,8 @@ class Settings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "horizons", tuple(float(time) for time in self.horizons))
-        for name in ("rtol", "atol", "tol", "confidence"):
+        self._check_tolerances()
+        for name in ("rtol", "tol", "confidence"):
             value = getattr(self, name)
             if not 0 < value < 1:
                 raise ProblemError(f"'{name}' is {value:g}; it must lie between 0 and 1.")
@@ -85,6 +93,8 @@ class Settings:
         for name in ("max_steps", "max_iterations", "starts"):
             if getattr(self, name) < 1:
                 raise ProblemError(f"'{name}' is {getattr(self, name)}; it must be at least 1.")
+        if self.starts > MOST_STARTS:
+            raise ProblemError(f"'starts' is {self.starts}; it must be at most {MOST_STARTS}.")
         if self.start not in ("given", "auto"):
             raise ProblemError(f"'start' is '{self.start}'; it is \"given\" or \"auto\".")
         if not self.relaxation > 0:
@@ -92,6 +102,17 @@ class Settings:
         pairs = zip(self.horizons, self.horizons[1:], strict=False)
         if not all(map(math.isfinite, self.horizons)) or any(a >= b for a, b in pairs):
             raise ProblemError(f"'horizons' is {list(self.horizons)}; it must be a list of increasing times.")
+
+    def _check_tolerances(self) -> None:
+        if isinstance(self.atol, Mapping):
+            object.__setattr__(self, "atol", FrozenMapping(self.atol))
+        given = self.atol if isinstance(self.atol, Mapping) else {"": "auto" if self.atol is None else self.atol}
+        for state, value in given.items():
+            if value != "auto" and (isinstance(value, str) or not 0 < value < math.inf):
+                of_state = f" of '{state}'" if state else ""
+                raise ProblemError(f"'atol'{of_state} is {value}; it must be \"auto\" or a number above 0.")
+        if not self.max_step > 0:
+            raise ProblemError(f"'max_step' is {self.max_step:g}; it must be above 0.")
 
 
 @dataclass(frozen=True, eq=False)

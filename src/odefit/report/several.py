@@ -61,8 +61,10 @@ def multistart_tables(result: FitResult) -> list[str]:
         lines += grid([[*head, *names], *rows], len(head))
         if len(record.minima) > _MOST_MINIMA:
             lines.append(f"and {len(record.minima) - _MOST_MINIMA} more")
-        number = next((i for i, m in enumerate(record.minima, 1) if record.best in m.runs), 1)
-        if number > 1:
+        number = next((i for i, m in enumerate(record.minima, 1) if record.best in m.runs), 0)
+        if number == 0 and (best := record.best_run) is not None:
+            lines.append(f"The result is that of start {best.number}, lower than any minimum but {best.status}.")
+        elif number > 1:
             lines.append(
                 f"The result is that of start {record.best}, minimum {number}: the first one as good as the best."
             )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 
+from odefit.native.norm import unit_of
 from odefit.report.labels import with_unit, words_for_time
 from odefit.report.several import horizons_table, multistart_tables
 from odefit.statistics.quality import Misfit, chi2_p, misfits
@@ -51,9 +52,9 @@ def _quality(result: FitResult) -> list[str]:
         return [f"{result.n_data} data"]
     words = [counts]
     if result.chi2 is None:
-        variance = result.uncertainty.independent.variance
-        if math.isfinite(variance) and result.uncertainty.independent.resolved:
-            words.append(f"residual std. error {math.sqrt(variance):.4g}")
+        deviation = result.uncertainty.independent.deviation
+        if math.isfinite(deviation) and result.uncertainty.independent.resolved:
+            words.append(f"residual std. error {deviation:.4g}")
     else:
         p = chi2_p(result.chi2, result.dof)
         words.append(f"chi2 {result.chi2:.5g}" + ("" if p is None else f" (p {_p(p)})"))
@@ -133,6 +134,8 @@ def _misfit(result: FitResult) -> list[str]:
     if result.uncertainty is None:
         return []
     residuals = result.uncertainty.residuals
+    unit = unit_of(residuals.value)  # squares of very small and very large residuals are no numbers
+    residuals = residuals.in_units_of(unit)
     several = len(result.plan.data.of_experiment) > 1
     contributions = misfits(residuals, by_observable=not several)
     total = sum(row.sum_of_squares for row in contributions)
@@ -141,18 +144,18 @@ def _misfit(result: FitResult) -> list[str]:
     shown = sorted(contributions, key=lambda row: -row.sum_of_squares / row.n_data)[:_MOST_MISFITS]
     left = len(contributions) - len(shown)
     rows = [("misfit", "data", "rms", "share", "largest residual")]
-    rows += [_misfit_row(result, row, total) for row in contributions if row in shown]
+    rows += [_misfit_row(result, row, total, unit) for row in contributions if row in shown]
     text = _aligned(rows)
     return ["", *text, *([f"and {left} more with smaller residuals"] if left else [])]
 
 
-def _misfit_row(result: FitResult, row: Misfit, total: float) -> tuple[str, ...]:
+def _misfit_row(result: FitResult, row: Misfit, total: float, unit: float) -> tuple[str, ...]:
     observables = result.problem.observables
     name = result.problem.experiments[row.experiment].name if row.observable is None else observables[row.observable]
     observable, time, value = row.worst
-    place = f"{value:+.3g} at {words_for_time(result.problem, time)}"
+    place = f"{unit * value:+.3g} at {words_for_time(result.problem, time)}"
     place += f", {observables[observable]}" if row.observable is None else ""
-    rms = math.sqrt(row.sum_of_squares / row.n_data)
+    rms = unit * math.sqrt(row.sum_of_squares / row.n_data)
     return (name, str(row.n_data), f"{rms:.3g}", f"{100.0 * row.sum_of_squares / total:.0f} %", place)
 
 

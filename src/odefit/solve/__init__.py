@@ -1,5 +1,6 @@
 """Nonlinear least squares: a solver is composed of step, globalisation, termination and freeze policy."""
 
+from odefit.solve.comeback import idle_unknowns, solve_with_comeback
 from odefit.solve.compositions import SOLVERS, Solver, solver_named
 from odefit.solve.continuation import solve_weighted
 from odefit.solve.contract import (
@@ -67,9 +68,11 @@ __all__ = [
     "TrustRegion",
     "TrustStep",
     "heavy_of",
+    "idle_unknowns",
     "quadratic_model",
     "smooth_point",
     "solve",
     "solve_weighted",
+    "solve_with_comeback",
     "solver_named",
 ]

@@ -242,6 +242,12 @@ class BorderedLinear:
         return self._b
 
     @property
+    def triangles(self) -> Array:
+        """Triangles of the blocks, (B, W, W): own unknowns, padded, then the shared ones."""
+        _ = self.right
+        return self._r
+
+    @property
     def jacobian(self) -> Array:
         """The whole Jacobian, written out."""
         layout = self.layout
@@ -314,15 +320,15 @@ class BorderedLinear:
         bordered_product(self._r, *self.layout.blocks, steps, out)
         return out
 
-    def _transposed(self) -> tuple[Array, Array]:
-        n = self.layout.position.size
-        right, descent, squares = self.right, np.empty(n), np.empty(n)
-        bordered_transposed(self._r, right, *self.layout.blocks, descent, squares)
+    def _transposed(self, right: Array | None = None) -> tuple[Array, Array]:
+        n, own = self.layout.position.size, self.right
+        descent, squares = np.empty(n), np.empty(n)
+        bordered_transposed(self._r, own if right is None else right, *self.layout.blocks, descent, squares)
         return descent, squares
 
-    def descent(self) -> Array:
+    def descent(self, right: Array | None = None) -> Array:
         """See `LinearModel`."""
-        return self._transposed()[0]
+        return self._transposed(right)[0]
 
     def column_norms(self) -> Array:
         """See `LinearModel`."""

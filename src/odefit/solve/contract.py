@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from odefit.native.orthogonal import norms_of_columns
 from odefit.solve.status import SolverStatus
 
 Array = npt.NDArray[np.float64]
@@ -78,9 +79,10 @@ class Triangle(NamedTuple):
 
     def column_norms(self) -> Array:
         """Return the norms of the columns, also where their squares are too large for a number."""
-        rows = np.abs(self.rows()[0])
-        largest = np.max(rows, axis=0, initial=0.0)
-        return largest * np.linalg.norm(rows / np.where(largest > 0, largest, 1.0), axis=0)
+        rows = self.rows()[0]
+        out = np.empty(rows.shape[1])
+        norms_of_columns(rows, out)
+        return out
 
 
 class Reduced(NamedTuple):
@@ -178,8 +180,8 @@ class LinearModel(Protocol):
         """Return ``Q' J dx`` in reduced coordinates, heavy rows left out, for each row dx of `steps`."""
         ...
 
-    def descent(self) -> Array:
-        """Return the negative gradient of the rows of finite weight."""
+    def descent(self, right: Array | None = None) -> Array:
+        """Return the negative gradient of the rows of finite weight, or what it would be with this `right`."""
         ...
 
     def column_norms(self) -> Array:
@@ -202,11 +204,14 @@ class HeavyMisfit(NamedTuple):
         Roots of the weights, descending.
     light
         The part of the objective that these rows have no share in.
+    resolution
+        Norm of what the integration does not resolve of the rows of infinite weight; known at order 1.
     """
 
     misfit: Array
     root: Array
     light: float
+    resolution: float = 0.0
 
 
 class LeastSquares(NamedTuple):
@@ -230,6 +235,8 @@ class LeastSquares(NamedTuple):
         What the heavy rows miss; None if there are none.
     differences
         What reports are made from, and solvers do not look at: weighted differences of model and data.
+    resolution
+        Norm of what the integration does not resolve of them, heavy rows left out; known at order 1.
     """
 
     x: Array
@@ -241,6 +248,7 @@ class LeastSquares(NamedTuple):
     error_ratio: float
     heavy: HeavyMisfit | None = None
     differences: Array = _NO_WEIGHTS
+    resolution: float = 0.0
 
 
 class Smooth(NamedTuple):
@@ -264,6 +272,7 @@ class Smooth(NamedTuple):
     size: float
     error_ratio: float
     differences: Array = _NO_WEIGHTS
+    resolution: float = 0.0
 
 
 class Failed(NamedTuple):

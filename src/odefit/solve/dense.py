@@ -119,9 +119,10 @@ class DenseLinear:
         """See `LinearModel`."""
         return steps @ self.triangle().R.T
 
-    def descent(self) -> Array:
+    def descent(self, right: Array | None = None) -> Array:
         """See `LinearModel`."""
-        return self.triangle().descent()
+        triangle = self.triangle()
+        return (triangle if right is None else triangle._replace(b=right)).descent()
 
     def column_norms(self) -> Array:
         """See `LinearModel`."""

@@ -17,9 +17,10 @@ Without restriction both are the full Gauss-Newton step.
 eliminated before (see `equality_rows`): the part of the step that makes them hold takes at most four fifths of
 Delta, the rest what is left.
 
-**Bounds** are handled by an active set inside the step: unknowns that would leave the box are put on
-their bound, and the problem is solved again in the others.  Should the result promise less than a tenth
-of what a projected gradient step does, the latter is taken.
+**Bounds.**  Where the step would leave the box, the damped problem is solved within it (see `box_step`), in the
+metric of the factors found without bounds.  With rows of infinite weight unknowns that would leave the box are put on
+their bound, and the problem is solved again in the others.  Should the result promise less than a tenth of what a
+projected gradient step does, the latter is taken.
 
 **Second-order correction.**  The trial residual r(x + v) tells the curvature along v: with the same
 filter, x^a_i = g_i c^a_i for c^a = -2 Q'(r(x + v) - r - S v), and the corrected step is v + v^a/2 .
@@ -37,7 +38,8 @@ import numpy.typing as npt
 
 from odefit.native.kernel import kernel
 from odefit.solve.bounds import arrival, arrive
-from odefit.solve.contract import Heavy, LeastSquares, LinearModel
+from odefit.solve.box_step import box_correction, box_step
+from odefit.solve.contract import Heavy, LeastSquares, LinearModel, Triangle
 from odefit.solve.equality_rows import (
     count_infinite,
     drop_columns,
@@ -147,13 +149,13 @@ def _workspace(numbers, places, n, n_heavy, n_equality):
 @kernel(inline=True, allocating=True)
 def _set_out(r, b, heavy, x, frame, scale, factors, free, column, y, held):
     """Set scales and which unknowns are held at their bounds; return how many these are."""
-    start, logarithmic, lower, upper = frame[0], frame[1], frame[2], frame[3]
+    least, logarithmic, lower, upper = frame[0], frame[1], frame[2], frame[3]
     rows, right, root = heavy
     n = x.size
     descent, z = np.empty(n), np.empty(n)
     negative_gradient(r, b, rows, right, root, descent)
     for i in range(n):
-        scale[i] = scale_of(x[i], start[i], logarithmic[i] != 0.0)
+        scale[i] = scale_of(x[i], least[i], logarithmic[i] != 0.0)
         free[i] = i
         held[i] = False
         z[i] = 0.0
@@ -176,7 +178,7 @@ def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x
     r, b, heavy
         Reduced problem; a heavy row is the root of its weight (descending), its right-hand side and its elements.
     x, frame
-        Where we are; start values, whether unknowns are logarithmic, lower and upper bounds, (4, n).
+        Where we are; least scales, whether unknowns are logarithmic, lower and upper bounds, (4, n).
     radius, kind
         Bound on ||x|| in the metric of the factors, and the filter.
     numbers, places
@@ -191,7 +193,7 @@ def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x
     rank, damping, length, decrement, promised, condition, settled
         As in `StepInfo`; rank, decrement and condition are those of the problem before any bound was met.
     clipped
-        Whether one was met.
+        Whether one was met: without rows of infinite weight the step is not yet the one in the box.
     """
     n = b.size
     root, right, rows = heavy[:, 0], heavy[:, 1], heavy[:, 2:]
@@ -249,6 +251,8 @@ def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x
         if not _clip_to_box(free, n_free, low, high, fixed, v):
             break
         clipped = True
+        if n_equality == 0:  # the factors of this problem are the metric of the one in the box
+            break
     if clipped and whole_norm > 0.0:
         # what is on bounds now has left the factored problem, but not the step: half of it must be a shorter one
         length = max(length, whole_length * (_scaled_norm(v, scale) / whole_norm))
@@ -332,17 +336,19 @@ class FactorSteps:
         self._scaling = scaling
         self._lower, self._upper = lower, upper
         self._frame = np.empty((4, n))
-        self._frame[0], self._frame[1] = scaling.start, scaling.logarithmic
+        self._frame[0], self._frame[1] = scaling.least, scaling.logarithmic
         self._frame[2], self._frame[3] = lower, upper
         numbers = np.empty((n_heavy + n) * n + n * n_equality + 3 * n + n_equality)
         self._work = (numbers, np.empty(3 + 2 * n + root.size, np.int64))
         self._has_equality = n_equality > 0
         self._n = n
+        self._in_box: tuple[Array, int, Array, float, npt.NDArray[np.int64]] | None = None
         self.held = np.empty(n, np.bool_)
 
     def move(self, linear: LinearModel, x: Array) -> None:
         """Become the step problem at this point."""
         self._linear, self._x = linear, x
+        self._frame[0] = self._scaling.least
         self._triangle = linear.triangle()
         r, b, heavy = self._triangle
         self._system = (r, b, _written_out(heavy) if heavy.root.size else _NO_HEAVY)
@@ -354,9 +360,40 @@ class FactorSteps:
         rank, damping, length, decrement, promised, condition, settled, clipped = factor_step(
             *self._system, self._x, self._frame, radius, filter, numbers, places, self.held, v, x
         )
+        self._in_box = None
+        if clipped and not self._has_equality:
+            v, x, length, damping, promised = self._within_box(radius, damping, decrement)
         if (clipped or not promised > 0.0) and not self._has_equality and needs_comparison(promised, decrement):
             v, x, length, promised = self._or_along_gradient(radius, v, x, length, promised)
         return StepInfo(x, v, rank, damping, length, decrement, promised, condition, settled)
+
+    def _within_box(self, radius: float, damping: float, decrement: float) -> tuple[Array, Array, float, float, float]:
+        """Return the step in the box with where it leads, its length, damping and promise."""
+        rows, right = self._triangle.rows()
+        scale = self._scaling.of(self._x)
+        n_heavy = rows.shape[0] - self._n
+        low = np.where(self.held, 0.0, np.minimum(0.0, self._lower - self._x))
+        high = np.where(self.held, 0.0, np.maximum(0.0, self._upper - self._x))
+        scaled, metric = rows * scale, self._metric(n_heavy)
+        side, z = np.empty(self._n, np.int64), np.zeros(self._n)
+        box = low / scale, high / scale
+        mu, length = box_step(scaled, right, n_heavy, metric, *box, radius, damping, decrement, side, z)
+        self._in_box = (scaled, n_heavy, metric, mu, side)
+        v = np.where(z == box[0], low, np.where(z == box[1], high, z * scale))  # a bound is met exactly
+        promised = float(promised_by(*self._system, v))
+        return v, arrival(self._x, v, self._lower, self._upper), length, mu, promised
+
+    def _metric(self, n_heavy: int) -> Array:
+        """Return U P' of the factors found without bounds, for all unknowns; one for directions not determined."""
+        n, (numbers, places) = self._n, self._work
+        n_free, rank = int(places[0]), int(places[1])
+        columns = places[3 + n : 3 + 2 * n][places[3 : 3 + n_free]]
+        factor = numbers[: (n_heavy + n) * n].reshape(n_heavy + n, n)[:n_free, :n_free]
+        unit = np.eye(n_free)
+        unit[:rank] = np.triu(factor)[:rank] / np.diagonal(factor)[:rank, None]
+        metric = np.zeros((n, n))
+        metric[:n_free, columns] = unit
+        return metric
 
     def _or_along_gradient(
         self, radius: float, v: Array, x: Array, length: float, promised: float
@@ -381,8 +418,22 @@ class FactorSteps:
         """See `StepProblem`."""
         x = np.empty(self._x.size)
         right = self._triangle.heavy.right if trial.heavy is None else -trial.heavy.misfit
+        if self._in_box is not None:
+            return self._correction_in_box(step, trial, right)
         length = corrected_step(
             *self._system, self._linear.residual_in_triangle(trial.residual), right, self._x, self._frame,
             *self._work, step.v, x,
         )  # fmt: skip
         return x, length
+
+    def _correction_in_box(self, step: StepInfo, trial: LeastSquares, right_trial: Array) -> tuple[Array, float]:
+        """Return the corrected point where the step met bounds: what is on one stays there."""
+        assert self._in_box is not None
+        scaled, n_heavy, metric, mu, side = self._in_box
+        rows, right = self._triangle.rows()
+        b_trial = self._linear.residual_in_triangle(trial.residual)
+        reached = Triangle(self._triangle.R, b_trial, self._triangle.heavy._replace(right=right_trial)).rows()[1]
+        z = np.empty(self._n)
+        box_correction(scaled, 2.0 * (reached - right + rows @ step.v), n_heavy, metric, mu, side, z)
+        v = step.v + 0.5 * z * self._scaling.of(self._x)
+        return arrival(self._x, v, self._lower, self._upper), float(np.linalg.norm(metric @ z))

@@ -25,7 +25,11 @@ class FreezePolicy(Protocol):
     """Looks at integration errors relative to tolerance and decides."""
 
     def decide(self, new_ratio: float, old_ratio: float, refreshes: int) -> Decision:
-        """Judge a trial point with error ratio `new_ratio`, coming from a point with `old_ratio`."""
+        """Judge a trial point with error ratio `new_ratio`, coming from a point with `old_ratio`.
+
+        `refreshes` counts the renewals since the last step that was taken.  A renewal that leads to a step is progress,
+        and iterations are limited anyway; those that lead nowhere are what must come to an end.
+        """
         ...
 
     def is_trustworthy(self, ratio: float) -> bool:
@@ -37,7 +41,9 @@ class FreezePolicy(Protocol):
 class OmegaTolerance:
     """Edsberg and Wedin, 3.1: keep the steps while the error stays below omega times the tolerance.
 
-    To guarantee convergence the steps may be changed a limited number of times only.
+    To guarantee convergence the steps may be changed a limited number of times only: `most` times in vain, without a
+    step being taken.  (Counted over the whole fit, the limit ends fits whose solution has a front that moves with the
+    parameters: every step of theirs needs new grids.)
     """
 
     omega: float = 10.0

@@ -33,6 +33,7 @@ from odefit.solve.scaled_step import ScaledSteps
 from odefit.solve.scaling import Scaling
 from odefit.solve.status import SolverStatus
 from odefit.solve.steps import Step, StepInfo, StepProblem
+from odefit.solve.surroundings import is_surrounded
 from odefit.solve.termination import Termination
 
 Array = npt.NDArray[np.float64]
@@ -44,14 +45,17 @@ _NO_DESCENT = 1e-4  # cosine between the residual and what an unknown can change
 _MOVING = 0.01  # relative change in one step, from which an unknown is said to move
 _FADED = 1e-6  # influence of an unknown, relative to the largest one, that is left when it has run away
 _ROUNDING = 16 * np.finfo(float).eps  # relative change of an unknown that is as good as none
-_TOO_SENSITIVE = (
-    "the model depends so strongly on its parameters that their rounding decides the misfit; a method that divides the "
-    "time, such as multiple shooting, can fit the data better"
-)
+_TOO_SENSITIVE = "the model depends so strongly on its parameters that their rounding decides the misfit"
 _CURVED = (
     "no further progress could be made: this is a minimum as far as can be told, but the model is so strongly curved "
     "here that its linearisation says little of it"
 )
+
+
+def flat_valley(name: str) -> tuple[SolverStatus, str]:
+    """Return status and message of an end where an unknown may still be changed much, and nothing is gained."""
+    words = f"the objective hardly changes any more, but '{name}' keeps moving: {FROM_HERE}the data do not fix it"
+    return SolverStatus.FLAT, words
 
 
 def _largest_cosine(point: Point) -> float:
@@ -112,7 +116,7 @@ class _Search:
         callback: Callable[[TraceRow], None] | None,
     ) -> None:
         self.objective = objective
-        self.scaling = scaling
+        self.scaling = scaling.begin()
         self.kind = step
         self.attempts = globalisation.attempts
         self.control = globalisation.start(step)
@@ -122,6 +126,7 @@ class _Search:
         self.box = (lower, upper)
         self.evaluations = 0
         self.refreshes = 0
+        self.vain_refreshes = 0  # since the last step that was taken
         self.flat = 0
         self.most_settled, self.faded = 0, False  # directions determined or at a bound; fewer than before
         self.last_promised, self.last_length = math.inf, 0.0
@@ -144,6 +149,7 @@ class _Search:
         self.prepare(point)
         while True:
             assert point.linear is not None
+            self.scaling.learn(point)
             self.problem.move(point.linear, point.x)
             proposal = self.proposal = self.control.propose(self.problem)
             self.most_settled = max(self.most_settled, proposal.settled)
@@ -196,14 +202,20 @@ class _Search:
 
     def convergence(self, point: Point, proposal: StepInfo) -> str:
         """Return which test of convergence is met at `point`, in words, or an empty string."""
-        if not (self.merit.trivial or self.termination.is_feasible(self.merit.violation(point), point.size)):
+        if not (self.merit.trivial or self.is_feasible(point)):
             return ""
-        reason = self.termination.convergence(proposal.decrement, point.size)
+        reason = self.termination.convergence(proposal.decrement, point.size, point.resolution)
         # with rows of infinite weight a step may promise nothing, and yet be needed to meet them
         left = proposal.promised if self.merit.trivial else 0.5 * proposal.decrement**2
         if not reason and proposal.damping == 0.0 and self.termination.is_rounding(left, self.merit.level(point)):
             reason = "no reduction that could be told from rounding is left"
         return reason
+
+    def is_feasible(self, point: Point) -> bool:
+        """Tell whether rows of infinite weight hold."""
+        heavy = heavy_of(point)
+        resolution = 0.0 if heavy is None else heavy.resolution
+        return self.termination.is_feasible(self.merit.violation(point), point.size, resolution)
 
     def is_running_away(self, point: Point, proposal: StepInfo) -> bool:
         """Tell whether the full step would still change an unknown much, though that changes nothing.
@@ -236,10 +248,10 @@ class _Search:
             if trial is None:
                 self.control.failed(proposal)
             else:
-                ratio = self.ratio(point, trial, promised)
+                ratio = self.ratio(point, trial, proposal, promised)
                 if point.linear is not None and self.kind.wants_correction(ratio, promised, self.merit.level(point)):
                     trial = self.corrected(proposal, trial)
-                    ratio = self.ratio(point, trial, promised)
+                    ratio = self.ratio(point, trial, proposal, promised)
                 if self.control.is_good(ratio):
                     self.foresight.learn(attempt, tried is not None, trial is tried)
                     self.take(point, trial, proposal, promised, ratio)
@@ -251,19 +263,25 @@ class _Search:
                         return None
                     point = again
             self.foresight.learn(attempt, tried is not None, False)
+            if point.linear is not None and point.linear is not linear:  # it is on new grids now, and so are its steps
+                linear = point.linear
+                self.problem.move(linear, point.x)
             proposal = self.proposal = self.control.propose(self.problem)
             if self.termination.is_rounding(proposal.promised, self.merit.level(point)) and self.merit.trivial:
                 return None
         return None
 
-    def ratio(self, point: Point, trial: Point, promised: float) -> float:
+    def ratio(self, point: Point, trial: Point, proposal: StepInfo, promised: float) -> float:
         """Return real over predicted reduction of the merit function; NaN if nothing is to be gained.
 
         Where the reduction could not be told from rounding, but rows of infinite weight are still missed, it
         is that of what they miss.
         """
         if self.merit.trivial or not self.termination.is_rounding(promised, self.merit.level(point)):
-            return (self.merit.of(point) - self.merit.of(trial)) / promised if promised > 0.0 else math.nan
+            gained, lost = self.merit.of(point) - self.merit.of(trial), self.termination.lost(point.size)
+            if proposal.damping == 0.0 and 0.0 < promised <= lost and abs(gained) <= lost:
+                return 1.0  # rounding hides what the full step gains, not the gradient that it follows
+            return gained / promised if promised > 0.0 else math.nan
         missed = self.merit.violation(point)
         gained = missed - self.merit.violation(trial)
         return gained / missed if gained > 0.0 else math.nan
@@ -277,7 +295,7 @@ class _Search:
         if self.interrupted:
             return None
         ratio = math.inf if isinstance(trial, Failed) else trial.error_ratio
-        decision = self.freeze.decide(ratio, point.error_ratio, self.refreshes)
+        decision = self.freeze.decide(ratio, point.error_ratio, self.vain_refreshes)
         if decision is not Decision.REFRESH:
             return point, None if decision is Decision.SHORTEN or isinstance(trial, Failed) else trial
         trial = self.renew(x)
@@ -311,6 +329,7 @@ class _Search:
         self.flat = self.flat + 1 if flat and idle else 0
         self.last_promised, self.last_length = promised, proposal.length
         self.control.taken(proposal, ratio)
+        self.vain_refreshes = 0
         self.iteration += 1
         row = TraceRow(
             self.iteration, trial.value, proposal.decrement, proposal.length, self.control.radius,
@@ -331,6 +350,7 @@ class _Search:
     def renew(self, x: Array) -> Evaluation:
         """Adapt the grids to `x` and evaluate there."""
         self.refreshes += 1
+        self.vain_refreshes += 1
         self.objective.refresh(x)
         self.renewed = self.evaluate(x, 1)
         return self.renewed
@@ -344,21 +364,29 @@ class _Search:
     def words_for_no_progress(self, point: Point) -> tuple[SolverStatus, str]:
         if self.interrupted:
             return SolverStatus.INTERRUPTED, "the fit was stopped; this is the best point so far"
-        violation = self.merit.violation(point)
-        if not self.termination.is_feasible(violation, point.size):
+        if not self.is_feasible(point):
             return SolverStatus.INFEASIBLE, (
                 f"the model could not be made to pass through the data of infinite weight; they are missed by "
-                f"{violation:.3g}"
+                f"{self.merit.violation(point):.3g}"
             )
         if (unfelt := self.unfelt(point)) >= 0:
             return self.words_for_valley(unfelt)
         if not self.last_failure and _largest_cosine(point) <= _NO_DESCENT:
             return self.words_for_creeping(point)
-        if np.all(np.abs(self.problem.step(math.inf).v) <= _ROUNDING * np.abs(point.x)):
-            self.control.note = _TOO_SENSITIVE
-            return SolverStatus.CONVERGED, "the unknowns are determined to rounding"
+        if np.all(np.abs(self.problem.step(math.inf).v) <= _ROUNDING * self.scaling.of(point.x)):
+            return self.words_for_rounding(point)
         why = f" (the last failure: {self.last_failure})" if self.last_failure else ""
         return SolverStatus.STALLED, f"no step, however short, reduces the objective further{why}"
+
+    def words_for_rounding(self, point: Point) -> tuple[SolverStatus, str]:
+        """Return status and message where the full step is as short as rounding: at a minimum, or anywhere."""
+        held, scale = self.problem.held.copy(), self.scaling.of(point.x)
+        if self.merit.trivial and is_surrounded(point, ~held, scale, self.box, self.evaluate):
+            self.control.note = _TOO_SENSITIVE
+            return SolverStatus.CONVERGED, "the unknowns are determined to rounding: the objective rises all around"
+        if self.interrupted:
+            return SolverStatus.INTERRUPTED, "the fit was stopped; this is the best point so far"
+        return SolverStatus.SENSITIVE, f"nothing tells whether this is a minimum: {_TOO_SENSITIVE}"
 
     def words_for_creeping(self, point: Point) -> tuple[SolverStatus, str]:
         """Return status and message where steps have no consequence any more."""
@@ -388,9 +416,7 @@ class _Search:
         return int(np.argmin(np.where(idle, felt, math.inf))) if idle.any() else -1
 
     def words_for_valley(self, runaway: int) -> tuple[SolverStatus, str]:
-        name = self.objective.names[runaway]
-        words = f"the objective hardly changes any more, but '{name}' keeps moving: {FROM_HERE}the data do not fix it"
-        return SolverStatus.FLAT, words
+        return flat_valley(self.objective.names[runaway])
 
     def result(self, status: SolverStatus, message: str, point: Evaluation) -> SolverResult:
         return SolverResult(

@@ -4,8 +4,8 @@ The damped problem min ||J s z - c||^2 + mu ||z||^2 is reduced by the linear mod
 there, and expanded.  mu is found by a secant iteration on 1/||z(mu)||, which is nearly linear in mu.  Where nothing
 determines an unknown, a damping at the level of rounding keeps the step finite.
 
-Bounds and the second-order correction are handled as in the metric of the factors (see `factor_step`).  The only filter
-is damping.
+Bounds (see `box_step`: here M is the identity, and problems are solved by the linear model) and the second-order
+correction are handled as in the metric of the factors (see `factor_step`).  The only filter is damping.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from odefit.errors import OdefitError
 from odefit.native.kernel import kernel
 from odefit.solve.bounds import arrival, pressed
+from odefit.solve.box_step import FRACTION, LONGEST, MOST_DAMPINGS, PATIENCE, PRESSED, SHORTEST, next_damping
 from odefit.solve.contract import Flags, LeastSquares, LinearModel
 from odefit.solve.gradient_step import FRACTION_OF_GRADIENT, gradient_step, needs_comparison, promised_reductions
 from odefit.solve.scaling import Scaling
@@ -25,6 +26,7 @@ from odefit.solve.steps import DAMPED, StepInfo
 from odefit.solve.weighted_factors import RANK_TOLERANCE
 
 Array = npt.NDArray[np.float64]
+Sides = npt.NDArray[np.int64]
 
 _RADIUS_TOLERANCE = 0.1  # a step may be so much longer than the trust region
 
@@ -113,23 +115,13 @@ class ScaledSteps:
         """Return the step for this radius."""
         if filter != DAMPED:
             raise OdefitError("steps in the metric of the scaled unknowns can be damped only.")
-        v = np.zeros(self._x.size)
-        fixed = self.held.copy()
-        right, length, mu = self._linear.right, 0.0, 0.0
-        for _ in range(self._x.size + 1):
-            z, length, mu = self._within(right, fixed, radius)
-            v = np.where(fixed, v, self._scale * z)
-            outside = ~fixed & ((v < self._low) | (v > self._high))
-            if not outside.any():
-                break
-            v = np.where(outside, np.clip(v, self._low, self._high), v)
-            fixed |= outside
-            right = self._linear.right - self._linear.times(np.where(fixed, v, 0.0)[None, :])[0]
+        z, length, mu = self._within(self._linear.right, self.held, radius)
+        v, fixed = np.where(self.held, 0.0, self._scale * z), self.held
+        clipped = bool(((v < self._low) | (v > self._high)).any())
+        if clipped:
+            v, fixed, length, mu = self._within_box(radius, mu)
         self._mu, self._fixed = mu, fixed
         promised = self._promised(v)
-        clipped = (fixed & ~self.held).any()
-        if clipped:  # what is on bounds now has left the problem solved last, but not the step
-            length = float(np.linalg.norm(v / self._scale))
         assert self._full is not None
         decrement, rank, condition = self._full
         if (clipped or not promised > 0.0) and needs_comparison(promised, decrement):
@@ -140,6 +132,60 @@ class ScaledSteps:
                 v, length, promised = along
         settled = rank + int(np.count_nonzero(self.held))
         return StepInfo(self._arrive(v), v, rank, mu, length, decrement, promised, condition, settled)
+
+    def _within_box(self, radius: float, damping: float) -> tuple[Array, Flags, float, float]:
+        """Return the step in the box, which of its unknowns are on bounds, its length and mu; see `box_step`."""
+        assert self._full is not None
+        low, high = (np.where(self.held, 0.0, side / self._scale) for side in (self._low, self._high))
+        side, z = np.where(low == high, -1, 0), np.zeros(self._x.size)
+        above, below = 0.0, (self._full[0] / radius) ** 2 if radius < math.inf else 0.0
+        inverse_above = inverse_below = length = 0.0
+        mu = damping
+        for _ in range(MOST_DAMPINGS):
+            share = FRACTION if mu > 0.0 else 1.0
+            z, side = self._exchanged(mu, share * low, share * high, side)
+            length = float(np.linalg.norm(z))
+            if length <= LONGEST * radius and (mu == 0.0 or length >= SHORTEST * radius):
+                break
+            if length > radius:
+                above, inverse_above = mu, 1.0 / length
+            else:
+                below, inverse_below = mu, 1.0 / max(length, 1e-300)
+            mu = next_damping.py_func(above, inverse_above, below, inverse_below, 1.0 / radius)
+        # a bound is met exactly
+        v = np.where(z == low, self._low, np.where(z == high, self._high, self._scale * z))
+        return np.where(self.held, 0.0, v), side != 0, length, mu
+
+    def _exchanged(self, mu: float, low: Array, high: Array, side: Sides) -> tuple[Array, Sides]:
+        """Return the solution in the box for one mu, by exchanges from the sides on; see `box_step`."""
+        damping, n = max(mu, self._smallest**2), low.size
+        sizes = self._linear.column_norms() * self._scale
+        fewest, patience = n + 1, PATIENCE
+        z = np.zeros(n)
+        for _ in range(4 * n + 20):
+            fixed = side != 0
+            z = np.where(side < 0, low, np.where(side > 0, high, 0.0))
+            z = np.where(fixed, z, self._solve(self._left(z), fixed, mu)[0])
+            left = self._left(z)
+            slope = self._scale * self._linear.descent(left) - damping * z
+            pressed_out = -side * slope <= PRESSED * sizes * float(np.linalg.norm(left))
+            wanted = np.where(fixed, np.where(pressed_out | (low == high), side, 0), (z > high) * 1 - (z < low) * 1)
+            broken = np.flatnonzero(wanted != side)
+            if not broken.size:
+                return z, side
+            if broken.size < fewest:
+                fewest, patience = broken.size, PATIENCE
+            elif patience > 0:
+                patience -= 1
+            else:
+                broken = broken[-1:]
+            side = side.copy()
+            side[broken] = wanted[broken]
+        return np.clip(z, low, high), side  # rounding decides: some point of the box
+
+    def _left(self, z: Array) -> Array:
+        """Return what a step in scaled unknowns leaves of the residual, in reduced coordinates."""
+        return self._linear.right - self._linear.times((self._scale * z)[None, :])[0]
 
     def _images(self, steps: Array) -> Array:
         return self._linear.times(steps).reshape(steps.shape[0], -1)

@@ -1,42 +1,86 @@
-"""Typical sizes of the unknowns: what a step of length one means."""
+"""Typical sizes of the unknowns: what a step of length one means.
+
+A fit must not depend on the units that parameters, data and time are given in.  So a size is made of numbers that carry
+the unit of the unknown, and of nothing else:
+
+* a logarithmic unknown has scale 1: a change by a factor means the same in every unit;
+* a linear one the size of its value, but at least a tenth of its start value, so that passing zero does not freeze it;
+* a start at zero says nothing of the size, nor does one so small that a change by its own size could not be felt.
+  There it is the change that alters the residual by as much as the residual at the start, ||r_0||/||J_i||, with the
+  largest column J_i met so far (as in MINPACK, whose sizes never grow either).
+
+An unknown without influence so far has no size.  None is needed: nothing that it is multiplied with differs from zero.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
 
 import numpy as np
 import numpy.typing as npt
 
 from odefit.native.kernel import kernel
+from odefit.solve.contract import Point, heavy_of
 
 Array = npt.NDArray[np.float64]
 
+_OF_START = 0.1
+_UNFELT = 1e-8  # of the residual: a start value that makes less of a difference tells no size
+
 
 @kernel(inline=True)
-def scale_of(x, start, logarithmic):
-    """Return the scale of one unknown.
-
-    A logarithmic unknown has scale 1; a linear one the size of its value, but at least a tenth of its
-    start value, so that passing zero does not freeze it.  A start at zero says nothing of the size: 1.
-    """
+def scale_of(x, least, logarithmic):
+    """Return the scale of one unknown, whose scale is `least` at zero."""
     if logarithmic:
         return 1.0
-    return max(abs(x), 0.1 * abs(start) if start != 0.0 else 1.0, 1e-8)
+    size = max(abs(x), least)
+    return size if size > 0.0 else 1.0
 
 
 @kernel
-def scales(x, start, logarithmic, out):
+def scales(x, least, logarithmic, out):
     """Fill the scales of all unknowns."""
     for i in range(x.size):
-        out[i] = scale_of(x[i], start[i], logarithmic[i])
+        out[i] = scale_of(x[i], least[i], logarithmic[i])
 
 
-@dataclass(frozen=True, eq=False)
 class Scaling:
-    """Which unknowns are logarithmic, and where the linear ones started; scales follow the iterates."""
+    """Scales of the unknowns; they follow the iterates.
 
-    start: Array
-    logarithmic: npt.NDArray[np.bool_]
+    Attributes
+    ----------
+    start, logarithmic
+        Where the unknowns started, and which of them are logarithmic.
+    least
+        Scale of a linear unknown that becomes zero; 0 as long as nothing is known of it.
+    """
+
+    __slots__ = ("_columns", "_level", "_open", "least", "logarithmic", "start")
+
+    def __init__(self, start: Array, logarithmic: npt.NDArray[np.bool_]) -> None:
+        self.start, self.logarithmic = start, logarithmic
+        self.least = _OF_START * np.abs(start)
+        self._open = np.flatnonzero(~logarithmic)  # unknowns whose start may tell no size
+        self._columns = np.zeros(start.size)
+        self._level = math.nan
+
+    def begin(self) -> Scaling:
+        """Return the scaling of a new minimisation from the same start."""
+        return Scaling(self.start, self.logarithmic)
+
+    def learn(self, point: Point) -> None:
+        """Learn from the next point, which has a linearisation, sizes that the start values do not tell."""
+        if not self._open.size:
+            return
+        level, columns = _sizes(point)
+        if math.isnan(self._level):  # all data are met: what the other unknowns contribute takes the residual's place
+            self._level = level or float(np.max(self.least * columns, initial=0.0)) or 1.0
+        self._columns = np.maximum(self._columns, columns)
+        columns, start = self._columns[self._open], np.abs(self.start[self._open])
+        unfelt = start * columns <= _UNFELT * self._level
+        self._open, columns = self._open[unfelt], columns[unfelt]
+        felt = columns > 0.0
+        self.least[self._open[felt]] = self._level / columns[felt]
 
     def largest(self, v: Array, x: Array) -> float:
         """Return the largest change in `v`, relative to the scale of its unknown at `x`."""
@@ -45,5 +89,17 @@ class Scaling:
     def of(self, x: Array) -> Array:
         """Return the scale of each unknown at `x`."""
         out = np.empty_like(x)
-        scales(x, self.start, self.logarithmic, out)
+        scales(x, self.least, self.logarithmic, out)
         return out
+
+
+def _sizes(point: Point) -> tuple[float, Array]:
+    """Return the norms of the residual and of the columns; rows of infinite weight count as ordinary ones."""
+    assert point.linear is not None
+    level, columns = point.size, point.linear.column_norms()
+    heavy = heavy_of(point)
+    if heavy is not None:
+        infinite = np.isinf(heavy.root)
+        level = math.hypot(level, float(np.linalg.norm(np.where(infinite, 1.0, heavy.root) * heavy.misfit)))
+        columns = np.hypot(columns, np.linalg.norm(point.linear.heavy.rows[infinite], axis=0))
+    return level, columns

@@ -13,6 +13,7 @@ class SolverStatus(StrEnum):
     SLOW = "slow-progress"
     INFEASIBLE = "infeasible"
     STALLED = "stalled"
+    SENSITIVE = "too-sensitive"
     LIMIT = "iteration-limit"
     NO_INFLUENCE = "no-influence"
     INTERRUPTED = "interrupted"
@@ -48,6 +49,11 @@ _MEANINGS = {
     SolverStatus.STALLED: (
         "no step, however short, reduces the objective further",
         "Try a smaller rtol in [integrator], or other start values.",
+    ),
+    SolverStatus.SENSITIVE: (
+        "rounding of the parameters decides the misfit, and nothing tells a minimum",
+        'Try method = "incremental" or start = "auto", or leave out late data: there the model depends too strongly on '
+        "its parameters.",
     ),
     SolverStatus.LIMIT: (
         "the limit on the number of iterations was reached",

@@ -45,7 +45,8 @@ def damped_gains(a, c, rank, radius, gain):
     """Fill the filter (28); return mu."""
     mu = _damping(a, c, rank, radius)
     for i in range(rank):
-        gain[i] = a[i, i] / (a[i, i] * a[i, i] + mu)
+        e = a[i, i] * a[i, i] + mu
+        gain[i] = a[i, i] / e if 0.0 < e < math.inf else 1.0 / a[i, i]  # a square may be too large for a number
     return mu
 
 

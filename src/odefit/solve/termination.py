@@ -3,8 +3,8 @@
 The *decrement* ||S d|| of the full (undamped) Gauss-Newton step d is the norm of the part of the
 residual that the linearised model could still remove.  A point with a small one solves a problem
 whose data are perturbed by that much (Edsberg and Wedin, 3.2.7).  It is judged relative to the
-residual, and absolutely against what the integration resolves: with exact data the relative test
-alone would never fire.  A small *damped* step is no sign of convergence.
+residual, and absolutely against what the integration resolves there, and against rounding: with exact
+data the relative test alone would never fire.  A small *damped* step is no sign of convergence.
 """
 
 from __future__ import annotations
@@ -21,9 +21,13 @@ class Termination:
     tol
         Relative: decrement <= tol size, the norm of the residual for a sum of squares.
     tol_abs
-        Absolute: decrement <= tol_abs.
+        Absolute: decrement <= tol_abs, what is lost by rounding.
+    residual_error
+        Norm of the rounding errors in the residual, which hide a small gain.
     tol_exact
-        What rows of infinite weight may be missed by, absolutely.
+        What rows of infinite weight may be missed by on account of rounding.
+    unresolved
+        The same tests with this part of what the integration does not resolve at the point.
     flat, flat_times, valley_condition
         Idle steps: this many damped steps in a row that neither promise nor bring more than the
         fraction `flat` of the objective.  Not converged: a valley if the linear problem is worse
@@ -38,7 +42,9 @@ class Termination:
 
     tol: float = 1e-6
     tol_abs: float = 0.0
+    residual_error: float = 0.0
     tol_exact: float = 0.0
+    unresolved: float = 0.1
     flat: float = 1e-6
     flat_times: int = 3
     valley_condition: float = 1e-3
@@ -46,7 +52,7 @@ class Termination:
     rounding: float = 1e-14
     max_iterations: int = 200
 
-    def convergence(self, decrement: float, size: float) -> str:
+    def convergence(self, decrement: float, size: float, resolution: float = 0.0) -> str:
         """Return which test of convergence is met, in words, or an empty string."""
         if decrement <= self.tol * size:
             return (
@@ -54,13 +60,18 @@ class Termination:
                 if size > 0
                 else "the residual is zero"
             )
-        if decrement <= self.tol_abs:
-            return f"what the linearised model could still remove ({decrement:.1e}) is below the integration error"
+        for limit, words in ((self.unresolved * resolution, "the integration error"), (self.tol_abs, "rounding")):
+            if decrement <= limit:
+                return f"what the linearised model could still remove ({decrement:.1e}) is below {words}"
         return ""
 
-    def is_feasible(self, violation: float, size: float) -> bool:
+    def lost(self, size: float) -> float:
+        """Return what rounding makes of half a sum of squares whose root is `size`: r'e for residuals wrong by e."""
+        return self.residual_error * (size + self.residual_error)
+
+    def is_feasible(self, violation: float, size: float, resolution: float = 0.0) -> bool:
         """Tell whether rows of infinite weight hold: a hundred times more exactly than the others converge."""
-        return violation <= max(self.tol_exact, 0.01 * self.tol * size)
+        return violation <= max(self.tol_exact, self.unresolved * resolution, 0.01 * self.tol * size)
 
     def is_flat(self, promised: float, gained: float, level: float) -> bool:
         """Tell whether a damped step was of no consequence."""

@@ -7,6 +7,7 @@ from odefit.statistics.derived import derived_quantities
 from odefit.statistics.quality import Criteria, Misfit
 from odefit.statistics.residual_tests import ResidualTests
 from odefit.statistics.residuals import Residuals, residual_series
+from odefit.statistics.verdicts import ParameterReport
 
 __all__ = [
     "Autocorrelation",
@@ -14,6 +15,7 @@ __all__ = [
     "Criteria",
     "Estimate",
     "Misfit",
+    "ParameterReport",
     "ParameterStatistics",
     "ResidualTests",
     "Residuals",

@@ -35,6 +35,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from odefit.native.norm import unit_of
+from odefit.statistics.matrices import Matrix, from_parts, inner, is_dense, scaled_rows, stacked, trace
 from odefit.statistics.residuals import Residuals
 
 Array = npt.NDArray[np.float64]
@@ -69,32 +71,33 @@ class Autocorrelation(NamedTuple):
 
     rho: float
     variance: float
-    middle: Array
+    middle: Matrix
     dof: float
 
 
-def lag_test(residuals: Residuals, q: Array) -> LagTest | None:
+def lag_test(residuals: Residuals, q: Matrix) -> LagTest | None:
     """Test for autocorrelation, with Q = S W (N, rank); None if there are too few data or the residuals vanish."""
-    r, linked = residuals.value, residuals.linked
-    if r.size - q.shape[1] < _FEWEST or not linked.any() or not r.any():
+    r, linked = residuals.value / unit_of(residuals.value), residuals.linked
+    if r.size - q.shape[1] < _FEWEST or not linked.any() or not r.any() or not np.isfinite(r).all():
         return None
     lag1 = float(r @ _neighbours(r, linked)) / float(r @ r)
     gram = q.T @ q
     lq = _neighbours(q, linked)
     qlq = q.T @ lq
-    trace = r.size - 2.0 * np.trace(gram) + np.sum(gram * gram)
-    expected = float(-2.0 * np.trace(qlq) + np.sum(gram * qlq)) / trace
+    left = r.size - 2.0 * trace(gram) + inner(gram, gram)
+    expected = (-2.0 * trace(qlq) + inner(gram, qlq)) / left
     # tr((M K)^2), K = L - expected
-    lq -= expected * q
+    lq = lq - expected * q
     squares = 0.5 * linked.sum() + r.size * expected**2
-    variance = squares - 2.0 * np.vdot(lq, lq) + np.sum(np.square(qlq - expected * gram))
+    rest = qlq - expected * gram
+    variance = squares - 2.0 * inner(lq, lq) + inner(rest, rest)
     if not variance > 0:
         return None
-    return LagTest(lag1, expected, (lag1 - expected) * trace / math.sqrt(2.0 * variance))
+    return LagTest(lag1, expected, (lag1 - expected) * left / math.sqrt(2.0 * variance))
 
 
 def first_order_errors(
-    residuals: Residuals, q: Array, lag1: float, *, absolute: bool, prior_image: Array | None = None
+    residuals: Residuals, q: Matrix, lag1: float, *, absolute: bool, prior_image: Matrix | None = None
 ) -> Autocorrelation:
     """Estimate rho >= 0 and s^2, and return the middle of the covariance.
 
@@ -109,9 +112,9 @@ def first_order_errors(
     traces = _Traces(q, residuals)
     rho = _solve(traces, lag1, 1.0 - 1.0 / r.size)
     variance = 1.0 if absolute else float(r @ r) / traces.at(rho)[0]
-    middle = variance * (q.T @ correlated(q, linked, rho))
+    middle = variance * (q.T @ _by_series(q, residuals, rho) if not is_dense(q) else q.T @ correlated(q, linked, rho))
     if prior_image is not None:
-        middle += prior_image.T @ prior_image
+        middle = middle + prior_image.T @ prior_image
     left = r.size - q.shape[1]
     dof = left * (1.0 - rho**2) / 2.0 if absolute else left * (1.0 - rho) / (3.0 + rho)
     return Autocorrelation(rho, variance, middle, max(dof, 2.0))
@@ -133,8 +136,23 @@ def correlated(x: Array, linked: Flags, rho: float) -> Array:
     return solveh_banded(bands, (1.0 - rho**2) * x)
 
 
-def _neighbours(x: Array, linked: Flags) -> Array:
+def _by_series(x: Matrix, residuals: Residuals, rho: float) -> Matrix:
+    """Return C x for a sparse x: a series has few columns that are not zero."""
+    parts = []
+    for start, end in zip(residuals.first[:-1].tolist(), residuals.first[1:].tolist(), strict=True):
+        part = x[start:end]
+        columns = np.unique(part.indices)
+        linked = np.ones(end - start - 1, dtype=bool)
+        parts.append((correlated(part[:, columns].toarray(), linked, rho), np.arange(start, end), columns))
+    return from_parts(parts, x.shape)
+
+
+def _neighbours(x: Matrix, linked: Flags) -> Matrix:
     """Return L x."""
+    if not is_dense(x):
+        half = np.where(linked, 0.5, 0.0)
+        next_ones, last_ones = scaled_rows(x[1:], half), scaled_rows(x[:-1], half)
+        return stacked([next_ones, x[:1] * 0.0]) + stacked([x[:1] * 0.0, last_ones])
     out = np.zeros_like(x)
     link = (0.5 * linked).reshape(-1, *([1] * (x.ndim - 1)))
     out[:-1] += link * x[1:]
@@ -150,7 +168,7 @@ class _Traces:
     apart.
     """
 
-    def __init__(self, q: Array, residuals: Residuals) -> None:
+    def __init__(self, q: Matrix, residuals: Residuals) -> None:
         lq = _neighbours(q, residuals.linked)
         self._plain = _lagged_products(q, q @ (q.T @ q) - 2.0 * q, residuals)
         self._lagged = _lagged_products(q, q @ (q.T @ lq) - 2.0 * lq, residuals)
@@ -163,12 +181,15 @@ class _Traces:
         return float(powers @ self._plain), float(powers @ self._lagged)
 
 
-def _lagged_products(x: Array, y: Array, residuals: Residuals) -> Array:
+def _lagged_products(x: Matrix, y: Matrix, residuals: Residuals) -> Array:
     """Return the coefficients of tr(y'C x) by powers of rho: sums of products of rows that are k apart."""
     lengths = np.diff(residuals.first)
     out = np.zeros(int(lengths.max()))
     for start, m in zip(residuals.first[:-1].tolist(), lengths.tolist(), strict=True):
         left, right = x[start : start + m], y[start : start + m]
+        if not is_dense(left):
+            columns = np.unique(left.indices)
+            left, right = left[:, columns].toarray(), right[:, columns].toarray()
         out[:m] += _sums_of_diagonals(left @ right.T) if m <= _SHORT else _products_by_fourier(left, right)
     return out
 

@@ -16,7 +16,9 @@ are given, and ||r||^2/(N - rank) otherwise.
 * With the columns of R scaled to norm 1 and R = U diag(w) V', directions of negligible w are not determined
   by the data, and neither are parameters that take part in them.
 * Residuals smaller than what the integration resolves say nothing of the noise: s^2 is not taken smaller than
-  `resolution`^2 = (rtol ||data||)^2.  Errors of an integration are not independent, and an error of norm e in the
+  `resolution`^2.  A state y_j is known to rtol |y_j| + atol, an observable g to the sum of |dg/dy_j| times that, and
+  `resolution` is the norm of these, weighted: what is not integrated has no part in it.  It is not smaller than
+  the rounding of the data either.  Errors of an integration are not independent, and an error of norm e in the
   data moves parameter i by at most e sqrt(H^-1_ii): therefore the whole square, not its share of one datum.
 """
 
@@ -25,16 +27,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from odefit.native.norm import column_norms
+from odefit.statistics.matrices import Matrix, identity, is_dense
+from odefit.statistics.spread import DenseSpread, SparseSpread, Spread, square_root
+
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
 
-_UNDETERMINED = 1e-8  # singular values of the scaled factor below this fraction of the largest
+UNDETERMINED_BELOW = 1e-8
+"""Singular values of the scaled factor below this fraction of the largest are those of undetermined directions."""
 _DEPENDENT = 1e-10  # singular values of exact rows below this fraction of the largest
-_TAKES_PART = 0.05  # a component of an undetermined direction that counts
+_TAKES_PART = 0.05  # a component of an undetermined direction that counts, unless very many have a part in it
+_AT_A_TIME = 256  # rows of the covariance
 
 DETERMINED = "determined"
 AT_BOUND = "at its bound"
@@ -57,8 +66,8 @@ class Directions:
         Number of directions that exact rows fix.
     """
 
-    root: Array
-    lost: Array
+    root: Matrix
+    lost: Matrix
     active: Flags
     lost_parameters: Flags
     met: int = 0
@@ -69,41 +78,93 @@ class Directions:
         return self.root.shape[1]
 
 
+class Pairs(NamedTuple):
+    """Pairs of parameters, i < j, and the correlations of their estimates."""
+
+    i: npt.NDArray[np.int64]
+    j: npt.NDArray[np.int64]
+    correlation: Array
+
+    @classmethod
+    def none(cls) -> Pairs:
+        """Return no pairs."""
+        return cls(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0))
+
+    def and_also(self, other: Pairs, most: int | None = None) -> Pairs:
+        """Return the pairs of both, if there are more than `most` only the closest."""
+        i, j = np.concatenate([self.i, other.i]), np.concatenate([self.j, other.j])
+        correlation = np.concatenate([self.correlation, other.correlation])
+        if most is not None and i.size > most:
+            kept = np.sort(np.argsort(-np.abs(correlation), kind="stable")[:most])
+            i, j, correlation = i[kept], j[kept], correlation[kept]
+        return Pairs(i, j, correlation)
+
+
 @dataclass(frozen=True, eq=False)
 class ParameterStatistics:
     """Statistics of the free parameters on the solver's scale.
 
     Attributes
     ----------
-    covariance
-        (n, n); zero in rows and columns of parameters at a bound, NaN for undetermined ones.
     standard_error
-        (n,), its square roots; NaN for parameters that have none.
+        (n,), square roots of the covariance; NaN for parameters that have none.
     quantile
         Half width of a 95 % interval in standard errors.
     verdict
         A word per parameter from the rank alone; `verdicts.py` goes on from there.
-    variance
-        The residual variance s^2 used.
+    variance, deviation
+        The residual variance s^2 used, and s, which is a number also where its square is none.
     rank, dof
         Number of directions that the data determine (those that exact rows fix are not among them), and of data
         less these.
     directions, spread
-        The directions, and (n, rank) with covariance ``spread spread'`` before parameters are taken out.
+        The directions, and the covariance before parameters are taken out.
     resolved
         False where s^2 is that of the integration error, the residuals being smaller.
     """
 
-    covariance: Array
     standard_error: Array
     quantile: float
     verdict: tuple[str, ...]
     variance: float
+    deviation: float
     rank: int
     dof: float
     directions: Directions
-    spread: Array
+    spread: Spread
     resolved: bool
+
+    @cached_property
+    def covariance(self) -> Array:
+        """Covariance (n, n); zero in rows and columns of parameters at a bound, NaN for undetermined ones."""
+        return self._taken_out(self.spread.rows(slice(None)), slice(None))
+
+    def _taken_out(self, rows: Array, which: slice) -> Array:
+        for flags, value in ((self.directions.active, 0.0), (self.directions.lost_parameters, np.nan)):
+            rows[flags[which], :] = value
+            rows[:, flags] = value
+        return rows
+
+    def correlated_pairs(self, level: float, most: int | None = None) -> Pairs:
+        """Return pairs of parameters whose estimates have a correlation of at least `level`, the `most` closest.
+
+        The covariance is written out some rows at a time.
+        """
+        n, found = self.standard_error.size, Pairs.none()
+        for first in range(0, n, _AT_A_TIME):
+            which = slice(first, min(first + _AT_A_TIME, n))
+            with np.errstate(invalid="ignore", divide="ignore"):
+                covariance = self._taken_out(self.spread.rows(which), which)
+                correlation = covariance / np.outer(self.standard_error[which], self.standard_error)
+                i, j = np.nonzero(np.triu(np.abs(correlation) >= level, k=1 + first))
+            found = found.and_also(Pairs(first + i, j, np.clip(correlation[i, j], -1.0, 1.0)), most)
+        return found
+
+    def correlation_of(self, i: int, j: int) -> float:
+        """Return the correlation of two estimates; NaN if there is none."""
+        rows = self._taken_out(self.spread.rows(slice(i, i + 1)), slice(i, i + 1))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return float(np.clip(rows[0, j] / (self.standard_error[i] * self.standard_error[j]), -1.0, 1.0))
 
     @cached_property
     def correlation(self) -> Array:
@@ -113,6 +174,11 @@ class ParameterStatistics:
         known = np.flatnonzero(np.isfinite(np.diag(correlation)))
         correlation[known, known] = 1.0
         return np.clip(correlation, -1.0, 1.0)
+
+
+def takes_part(n: int) -> float:
+    """Return which component of an undetermined direction counts; where all n take part alike, each has 1/sqrt(n)."""
+    return min(_TAKES_PART, 0.25 / math.sqrt(max(n, 1)))
 
 
 def find_directions(factor: Array, active: Flags, equality_rows: Array | None = None) -> Directions:
@@ -129,19 +195,19 @@ def find_directions(factor: Array, active: Flags, equality_rows: Array | None = 
     """
     n = factor.shape[1]
     free = np.flatnonzero(~active)
-    norms = np.linalg.norm(factor[:, free], axis=0)
+    norms = column_norms(factor[:, free])
     exact = np.empty((0, free.size)) if equality_rows is None else equality_rows[:, free]
-    sizes = np.where(norms > 0, norms, np.linalg.norm(exact, axis=0))
+    sizes = np.where(norms > 0, norms, column_norms(exact))
     safe = np.where(sizes > 0, sizes, 1.0)
     basis = _null_space(exact / safe)
     confined = (factor[:, free] / safe) @ basis
     _, w, vt = np.linalg.svd(confined, full_matrices=confined.shape[0] < confined.shape[1])
     w = np.append(w, np.zeros(vt.shape[0] - w.size))
-    good = w > _UNDETERMINED * (w[0] if w.size else 1.0)
+    good = w > UNDETERMINED_BELOW * (w[0] if w.size else 1.0)
     lost = basis @ vt[~good].T
     fixed = ~np.any(np.abs(basis) > 1e-12, axis=1) if equality_rows is not None else np.zeros(free.size, dtype=bool)
     parameters = np.zeros(n, dtype=bool)
-    parameters[free] = ((norms == 0) & ~fixed) | np.any(np.abs(lost) > _TAKES_PART, axis=1)
+    parameters[free] = ((norms == 0) & ~fixed) | np.any(np.abs(lost) > takes_part(n), axis=1)
     return Directions(
         root=_spread_out((basis @ (vt[good].T / w[good])) / safe[:, None], free, n),
         lost=_spread_out(lost / safe[:, None], free, n),
@@ -151,46 +217,47 @@ def find_directions(factor: Array, active: Flags, equality_rows: Array | None = 
     )
 
 
-def independent_errors(rank: int, variance: float, prior_image: Array | None = None) -> Array:
+def independent_errors(
+    rank: int, variance: float, prior_image: Matrix | None = None, *, sparse: bool = False
+) -> Matrix:
     """Return the middle of the covariance for independent errors of one variance, from the rows P W of priors."""
-    middle = variance * np.eye(rank)
+    middle = identity(rank, variance, sparse=sparse)
     if prior_image is not None:
-        middle += (1.0 - variance) * (prior_image.T @ prior_image)
+        middle = middle + (1.0 - variance) * (prior_image.T @ prior_image)
     return middle
 
 
 def resolved_variance(variance: float, resolution: float = 0.0) -> tuple[float, bool]:
     """Return s^2, and whether it is larger than what the integration resolves."""
-    if variance < resolution**2:
-        return resolution**2, False
-    return variance, True
+    least = resolution * resolution
+    return (least, False) if variance < least else (variance, True)
 
 
 def statistics_of(
     directions: Directions,
-    middle: Array,
+    middle: Matrix,
     variance: float,
     dof: float,
     *,
     absolute: bool = False,
     resolved: bool = True,
+    unit: float = 1.0,
 ) -> ParameterStatistics:
-    """Put the covariance ``root middle root'`` and what follows from it together."""
-    spread = directions.root @ _square_root(middle)
-    covariance = spread @ spread.T
-    covariance[directions.active, :] = 0.0
-    covariance[:, directions.active] = 0.0
+    """Put the covariance ``root middle root'`` and what follows from it together.
+
+    `middle` and `variance` are in units of ``unit^2``: with residuals of 1e-170 they would be no numbers otherwise.
+    """
+    root = unit * directions.root
+    spread = DenseSpread(root @ square_root(middle)) if is_dense(root) else SparseSpread(root, middle)
     lost = directions.lost_parameters
-    covariance[lost, :] = np.nan
-    covariance[:, lost] = np.nan
-    errors = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    errors = np.sqrt(np.maximum(spread.variances, 0.0))
     words = np.where(directions.active, AT_BOUND, np.where(lost, UNDETERMINED, DETERMINED))
     return ParameterStatistics(
-        covariance=covariance,
         standard_error=np.where(directions.active | lost, np.nan, errors),
         quantile=quantile_of(dof, absolute=absolute),
         verdict=tuple(words.tolist()),
-        variance=variance,
+        variance=variance * unit * unit,
+        deviation=unit * math.sqrt(variance) if variance >= 0.0 else math.nan,
         rank=directions.rank,
         dof=dof,
         directions=directions,
@@ -206,17 +273,6 @@ def quantile_of(dof: float, *, absolute: bool = False) -> float:
     if absolute:
         return float(ndtri(0.975))
     return float(stdtrit(dof, 0.975)) if dof > 0 else math.nan
-
-
-def _square_root(middle: Array) -> Array:
-    """Return X with X X' = middle, which may be semidefinite or, without a variance, NaN."""
-    if not np.isfinite(middle).all():
-        return np.full_like(middle, np.nan)
-    try:
-        return np.asarray(np.linalg.cholesky(middle), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(middle)
-        return vectors * np.sqrt(np.maximum(values, 0.0))
 
 
 def _spread_out(rows: Array, places: npt.NDArray[np.intp], n: int) -> Array:

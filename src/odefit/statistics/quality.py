@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from odefit.native.norm import unit_of
 from odefit.statistics.residuals import Residuals
 
 
@@ -41,13 +42,14 @@ def information_criteria(loglik: float | None, n_data: int, k: int) -> Criteria:
 
 def r_squared(residuals: Residuals) -> float | None:
     """Return the share of the data's weighted variation about their means that the model explains."""
-    total = 0.0
+    unit = unit_of(residuals.value, residuals.data)
+    value, total = residuals.value / unit, 0.0
     for name in np.unique(residuals.observable):
         rows = residuals.observable == name
-        roots, data = residuals.root_weight[rows], residuals.data[rows]
+        roots, data = residuals.root_weight[rows] / unit_of(residuals.root_weight[rows]), residuals.data[rows] / unit
         mean = float(roots @ data) / float(roots @ roots)
         total += float(np.square(data - roots * mean).sum())
-    return 1.0 - float(residuals.value @ residuals.value) / total if total > 0 else None
+    return 1.0 - float(value @ value) / total if total > 0 else None
 
 
 def chi2_p(chi2: float, dof: int) -> float | None:

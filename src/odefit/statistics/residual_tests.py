@@ -8,7 +8,7 @@
 * **Equal variance** (Breusch and Pagan, studentised by Koenker): N R^2 of a regression of r^2 on the model value, and
   on which observable it is where each has ten data or more; so it also finds observables with noise of their own.
 
-p-values are two-sided.
+p-values are two-sided.  A test that the numbers do not allow (all of them equal, say) has none.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from odefit.native.norm import unit_of
 from odefit.statistics.autocorrelation import LagTest
 from odefit.statistics.residuals import Residuals
 
@@ -27,6 +28,7 @@ Array = npt.NDArray[np.float64]
 _FEWEST_FOR_MOMENTS = 20
 _FEWEST_FOR_VARIANCES = 10
 _PER_OBSERVABLE = 10
+_SMALLEST = 1e-250  # of moments, in units of the largest residual; below, they have underflowed
 
 
 class ResidualTests(NamedTuple):
@@ -41,7 +43,8 @@ class ResidualTests(NamedTuple):
 
 
 def residual_tests(residuals: Residuals, lag: LagTest | None) -> ResidualTests:
-    """Test the residuals."""
+    """Test the residuals; none of the tests depends on their unit, nor on that of the model values."""
+    residuals = residuals.in_units_of(unit_of(residuals.value))
     p = None if lag is None else _two_sided(lag.z)
     return ResidualTests(
         durbin_watson(residuals),
@@ -84,10 +87,11 @@ def normality(r: Array) -> float | None:
     n = r.size
     centred = r - r.mean() if n else r
     second = float(np.mean(centred**2)) if n else 0.0
-    if n < _FEWEST_FOR_MOMENTS or second == 0.0:
+    square = second**2
+    if n < _FEWEST_FOR_MOMENTS or not _SMALLEST < square < math.inf:
         return None
     skewness = float(np.mean(centred**3)) / second**1.5
-    kurtosis = float(np.mean(centred**4)) / second**2
+    kurtosis = float(np.mean(centred**4)) / square
     return math.exp(-0.5 * (_skewness_score(skewness, n) ** 2 + _kurtosis_score(kurtosis, n) ** 2))
 
 
@@ -116,12 +120,12 @@ def equal_variance(residuals: Residuals) -> float | None:
     """Return the p-value of Breusch and Pagan's test in Koenker's form."""
     from scipy.special import chdtrc  # slow to import, and needed only here
 
-    squares = residuals.value**2
+    squares, values = residuals.value**2, residuals.model / unit_of(residuals.model)
     spread = float(np.sum(np.square(squares - squares.mean()))) if squares.size else 0.0
-    if squares.size < _FEWEST_FOR_VARIANCES or spread == 0.0:
+    if squares.size < _FEWEST_FOR_VARIANCES or not _SMALLEST < spread < math.inf:
         return None
     kinds, place, counts = np.unique(residuals.observable, return_inverse=True, return_counts=True)
-    centred = residuals.model - (np.bincount(place, residuals.model) / counts)[place]
+    centred = values - (np.bincount(place, values) / counts)[place]
     sizes = np.sqrt(np.bincount(place, centred**2) / counts)
     model = centred / np.where(sizes > 0, sizes, 1.0)[place]
     explained, dof = 0.0, 0

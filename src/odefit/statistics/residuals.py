@@ -6,6 +6,7 @@ left out, for they are not random.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy.typing as npt
 
 from odefit.solve import Point
 from odefit.transcribe import Plan
+from odefit.transcribe.observation import ROUNDING
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -29,8 +31,8 @@ class Residuals(NamedTuple):
         Per measurement: weighted residual, and weighted model value and datum, whose difference it is; (N,).
     root_weight
         Square roots of the weights.
-    jacobian
-        (N, n), or None if there is no linearisation.
+    row
+        Which row of the Jacobian it is.
     experiment, observable, time
         Number of the experiment, number of the observable, time of the measurement.
     first
@@ -41,11 +43,15 @@ class Residuals(NamedTuple):
     model: Array
     data: Array
     root_weight: Array
-    jacobian: Array | None
+    row: Indices
     experiment: Indices
     observable: Indices
     time: Array
     first: Indices
+
+    def in_units_of(self, unit: float) -> Residuals:
+        """Return the same with the residuals divided by `unit`, a power of two: nothing is rounded."""
+        return self._replace(value=self.value / unit)
 
     @property
     def linked(self) -> npt.NDArray[np.bool_]:
@@ -58,6 +64,11 @@ class Residuals(NamedTuple):
 def exact_rows(plan: Plan) -> Indices:
     """Return the rows of the measurements that must be met exactly, or as good as exactly."""
     return plan.data.heavy[plan.data.heavy_root >= AS_GOOD_AS_EXACT]
+
+
+def resolution_of(plan: Plan, point: Point) -> float:
+    """Return the norm of the weighted residuals that integration and rounding cannot resolve at a point."""
+    return math.hypot(point.resolution, ROUNDING * plan.data.norm)
 
 
 def residual_series(plan: Plan, point: Point) -> Residuals:
@@ -74,7 +85,6 @@ def residual_series(plan: Plan, point: Point) -> Residuals:
     # measurements of an experiment are in the order of time already, and a stable sort keeps it
     order = np.lexsort((observable, experiment))
     order = order[random[order]]
-    jacobian = None if point.linear is None or plan.criterion.joint else point.linear.jacobian[order]
     key = np.stack([experiment[order], observable[order]])
     begins = np.flatnonzero(np.any(np.diff(key, axis=1) != 0, axis=0)) + 1
     value = point.differences[order]
@@ -83,7 +93,7 @@ def residual_series(plan: Plan, point: Point) -> Residuals:
         model=value + weighted[order],
         data=weighted[order],
         root_weight=roots[order],
-        jacobian=jacobian,
+        row=order,
         experiment=experiment[order],
         observable=observable[order],
         time=time[order],

@@ -9,7 +9,7 @@ interval of u_i.  A parameter on a logarithmic scale is
 
 On a linear scale a parameter is determined if zero lies outside its interval.  Otherwise it is *not distinguishable
 from zero*, unless the half width is more than ten times its size (the value or a tenth of the start value, whichever
-is larger; 1 for a start at zero): then it is not determined.
+is larger; for a start at zero that of `Unknowns`): then it is not determined.
 
 Parameters that are not determined one by one may be so together.  Let K K' be the covariance of u (with very large
 entries for directions that the rank has lost), restricted to the parameters in question, and V the left
@@ -30,11 +30,14 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.statistics.covariance import AT_BOUND, DETERMINED, UNDETERMINED, ParameterStatistics
+from odefit.statistics.matrices import dense, is_dense
 
 Array = npt.NDArray[np.float64]
 
 WEAK = "weakly determined (only its order of magnitude)"
 ZERO = "not distinguishable from zero"
+HERE = "not determined here"
+"""For `UNDETERMINED` where a fit ended on a plateau: at other values the data may well determine the parameter."""
 _DOUBTFUL = (WEAK, ZERO, UNDETERMINED)
 _DECADE = 0.5 * math.log(10.0)  # half widths of intervals
 _THREE_DECADES = 1.5 * math.log(10.0)
@@ -44,11 +47,18 @@ _LARGEST_EXPONENT = 4
 _LARGEST_DENOMINATOR = 3
 _TAKES_PART = 0.05  # a smaller share in the uncertainty of a combination does not count
 _NOTHING = 1e-9  # of the start value
+_FEW = 60  # doubtful parameters, up to which combinations are looked for among all of them at once
+_MOST = 600  # of them in a group
+_APART = 0.02  # correlation below which parameters belong to different groups
 _SAME = 1e-3  # exponents closer to a fraction than this are that fraction
 
 
 class Unknowns(NamedTuple):
-    """The free parameters: names, scales, natural values, their derivatives by the solver's unknowns, and starts."""
+    """The free parameters: names, scales, natural values, their derivatives by the solver's unknowns, and starts.
+
+    In the place of a start at zero, which tells no size, stands a value that would matter as much as all the data; 0 if
+    there is none.
+    """
 
     names: tuple[str, ...]
     scales: tuple[str, ...]
@@ -72,6 +82,15 @@ class Combination(NamedTuple):
     formula: str
 
 
+class ParameterReport(NamedTuple):
+    """One row of the table of estimates; None where a number does not exist."""
+
+    estimate: float
+    standard_error: float | None
+    interval: tuple[float, float] | None
+    verdict: str
+
+
 class Verdicts(NamedTuple):
     """A word per parameter, and the combinations behind some of them."""
 
@@ -83,12 +102,18 @@ def verdicts(statistics: ParameterStatistics, unknowns: Unknowns) -> Verdicts:
     """Judge every parameter."""
     words = [_judge(statistics, unknowns, i) for i in range(len(unknowns.names))]
     doubtful = [i for i, word in enumerate(words) if word in _DOUBTFUL]
-    combinations = _combinations(statistics, unknowns, doubtful)
+    groups = [doubtful] if len(doubtful) <= _FEW else _groups(statistics, doubtful)
+    combinations = tuple(one for group in groups for one in _combinations(statistics, unknowns, group))
     for one in combinations:
         for i in one.members:
             if words[i] in _DOUBTFUL:
                 words[i] = f"only in the combination {one.formula}" if one.formula else _together(unknowns, one, i)
     return Verdicts(tuple(words), combinations)
+
+
+def said_of_a_place(found: Verdicts) -> Verdicts:
+    """Return verdicts that hold only where the fit ended."""
+    return found._replace(words=tuple(HERE if word == UNDETERMINED else word for word in found.words))
 
 
 def _together(unknowns: Unknowns, one: Combination, i: int) -> str:
@@ -117,6 +142,32 @@ def _judge(statistics: ParameterStatistics, unknowns: Unknowns, i: int) -> str:
     return ZERO if half <= 10.0 * size else UNDETERMINED
 
 
+def _groups(statistics: ParameterStatistics, doubtful: list[int]) -> list[list[int]]:
+    """Divide very many parameters into groups that hardly know of each other.
+
+    Members of a combination are correlated, m of them in a sum by 1/(m - 1) at least, or lost together.  Groups that
+    are still too large are left out: what is not determined is said of their members one by one.
+    """
+    from scipy.sparse import coo_array  # slow to import, and rarely needed
+    from scipy.sparse.csgraph import connected_components
+
+    size, place = len(doubtful), np.full(statistics.standard_error.size, -1)
+    place[doubtful] = np.arange(size)
+    i, j, _ = statistics.correlated_pairs(_APART)
+    both = (place[i] >= 0) & (place[j] >= 0)
+    lost = statistics.directions.lost[doubtful]
+    together = coo_array(lost if is_dense(lost) else lost.tocoo())
+    # a lost direction is a vertex, too, and connects those that take part in it
+    rows = np.concatenate([place[i[both]], together.row])
+    columns = np.concatenate([place[j[both]], size + together.col])
+    n = size + lost.shape[1]
+    _, label = connected_components(coo_array((np.ones(rows.size), (rows, columns)), shape=(n, n)), directed=False)
+    members: dict[int, list[int]] = {}
+    for parameter, group in zip(doubtful, label[:size].tolist(), strict=True):
+        members.setdefault(group, []).append(parameter)
+    return [group for group in members.values() if 1 < len(group) <= _MOST]
+
+
 def _combinations(statistics: ParameterStatistics, unknowns: Unknowns, doubtful: list[int]) -> tuple[Combination, ...]:
     spread = _spread_of_logarithms(statistics, unknowns, doubtful)
     if len(doubtful) < 2 or spread is None:
@@ -126,10 +177,9 @@ def _combinations(statistics: ParameterStatistics, unknowns: Unknowns, doubtful:
     if not 0 < weak.shape[1] < len(doubtful):
         return ()
     pivots = _pivots(weak)
-    others = [row for row in range(len(doubtful)) if row not in pivots]
+    others = [row for row in range(len(doubtful)) if row not in {*pivots}]
     combinations = []
-    for row in others:
-        exponents = np.linalg.solve(weak[pivots].T, weak[row])
+    for row, exponents in zip(others, np.linalg.solve(weak[pivots].T, weak[others].T).T, strict=True):
         exact = _row(len(doubtful), row, pivots, -exponents)
         if not _is_fixed(exact, spread):
             continue
@@ -142,11 +192,11 @@ def _combinations(statistics: ParameterStatistics, unknowns: Unknowns, doubtful:
 def _spread_of_logarithms(statistics: ParameterStatistics, unknowns: Unknowns, doubtful: list[int]) -> Array | None:
     """Return K: half widths of the 95 % intervals of the logarithms of parameters, by direction."""
     to_logarithm = (unknowns.slope / _units(unknowns))[doubtful, None]
-    lost = to_logarithm * statistics.directions.lost[doubtful]
+    lost = to_logarithm * dense(statistics.directions.lost[doubtful])
     norms = np.linalg.norm(lost, axis=0)
     parts = [_LOST * np.linalg.qr(lost[:, norms > 0])[0]] if (norms > 0).any() else []
-    if np.isfinite(statistics.spread).all() and math.isfinite(statistics.quantile):
-        parts.append(statistics.quantile * to_logarithm * statistics.spread[doubtful])
+    if statistics.spread.is_finite and math.isfinite(statistics.quantile):
+        parts.append(statistics.quantile * to_logarithm * statistics.spread.of(doubtful))
     spread = np.hstack(parts) if parts else None
     return spread if spread is not None and spread.size and np.isfinite(spread).all() else None
 
@@ -159,8 +209,9 @@ def _is_zero(unknowns: Unknowns) -> npt.NDArray[np.bool_]:
 
 
 def _units(unknowns: Unknowns) -> Array:
-    """Return what changes are relative to: the value, or 1 for a value of 0, to which exp may have underflowed."""
-    return np.where(_is_zero(unknowns) | (unknowns.value == 0.0), 1.0, unknowns.value)
+    """Return what changes are relative to: the value, or the start where that is 0 (exp may have underflowed)."""
+    start = np.where(unknowns.start != 0.0, np.abs(unknowns.start), 1.0)
+    return np.where(_is_zero(unknowns) | (unknowns.value == 0.0), start, unknowns.value)
 
 
 def _is_fixed(combination: Array, spread: Array) -> bool:

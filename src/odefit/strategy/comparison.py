@@ -198,9 +198,8 @@ def _notes(results: tuple[FitResult, ...], labels: list[str]) -> list[str]:
         if not result.converged:
             notes.append(f"{label} did not converge ({result.status}): its numbers are those of the best point found.")
         if result.uncertainty is not None and not result.uncertainty.independent.resolved:
-            notes.append(
-                f"{label} leaves residuals no larger than the integration error: do not compare by likelihood."
-            )
+            limit = result.uncertainty.limit
+            notes.append(f"{label} leaves residuals no larger than {limit}: do not compare by likelihood.")
         if result.uncertainty is not None and result.uncertainty.kind == "autocorrelated":
             notes.append(f"{label} leaves autocorrelated residuals: differences of the criteria look too large.")
         if result.plan.n_residuals > result.plan.n_data:

@@ -21,6 +21,9 @@ Where the paper says nothing:
 * Data at the start of an experiment tell nothing of rates: horizons are counted in later ones.
 * Several experiments each have horizons of their own and grow together.
 * A horizon at which the model cannot be computed from the last estimates is approached by one half as far ahead.
+* Few data may drive parameters on logarithmic scales to values at which they have no influence, and tell nothing of
+  them: these keep the values that they had before.  Where the last horizon ends so, the fit tries to come back (see
+  `odefit.solve.comeback`).
 * Few data may lead away from a good start.  If all data are fitted worse in the end than they were by the start
   itself, they are fitted from there, and the better fit counts.
 
@@ -40,7 +43,7 @@ import numpy.typing as npt
 from odefit.errors import ProblemError
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
-from odefit.solve import Failed, Solver, SolverResult, SolverStatus, TraceRow
+from odefit.solve import Failed, Solver, SolverResult, SolverStatus, TraceRow, idle_unknowns
 from odefit.strategy.result import Attempt, FitResult
 from odefit.strategy.single import Search
 from odefit.strategy.uncertainty import Uncertainty
@@ -176,7 +179,7 @@ class _Incremental:
             if is_last or solution.status in (SolverStatus.FAILED, SolverStatus.INTERRUPTED):
                 break
             waiting.pop()
-            x, reached = solution.x, horizon
+            x, reached = np.where(idle_unknowns(solution, self.search.rates(whole)), x, solution.x), horizon
             bounds = confidence_bounds(self.search, objective, solution, user) if self.confined else user
         self.integrators = whole.methods
         if not is_last:
@@ -206,7 +209,7 @@ class _Incremental:
         tol = 0.0 if self.confined or is_last else _COARSE
         relaxations = 0
         while True:  # at most _MOST_RELAXATIONS times: then no bound is of our own
-            solution = self.search.minimise(objective, x, bounds, tol=tol)
+            solution = self.search.minimise(objective, x, bounds, tol=tol, returning=is_last)
             self.evaluations += solution.evaluations
             self.refreshes += solution.refreshes
             if solution.status in (SolverStatus.FAILED, SolverStatus.INTERRUPTED):
@@ -274,7 +277,7 @@ class _Incremental:
             Attempt(
                 method or self.method,
                 solution.status,
-                solution.value,
+                objective.plan.in_units(solution.value),
                 len(self.trace) - done,
                 horizon=max(horizon),
                 share=length / total if total > 0 else 1.0,
@@ -295,7 +298,10 @@ def confidence_bounds(
     dof = objective.n_data - solution.rank
     reach = _quantile(problem.settings.confidence, math.inf if absolute else dof) * errors
     reach = np.where(np.isfinite(reach), reach, np.inf)
-    size = search.scaling(objective, solution.x).of(solution.x)
+    scaling = search.scaling(objective, solution.x)
+    if not isinstance(solution.evaluation, Failed) and solution.linear is not None:
+        scaling.learn(solution.evaluation)  # an unknown that ended at zero does not tell its size
+    size = scaling.of(solution.x)
     reach = np.maximum(reach, 0.5 * _LEAST_WIDTH * size)
     return np.maximum(solution.x - reach, user[0]), np.minimum(solution.x + reach, user[1])
 
@@ -321,7 +327,8 @@ def _standard_errors(objective: SingleShooting, solution: SolverResult) -> Array
     """Return linearised standard errors on the solver's scale, NaN where there are none."""
     if solution.linear is None:
         return np.full(solution.x.size, np.nan)
-    return Uncertainty(objective.plan, solution, resolution=0.0).independent.standard_error
+    with np.errstate(over="ignore", invalid="ignore"):  # what has next to no influence has an error beyond all numbers
+        return Uncertainty(objective.plan, solution, floored=False).independent.standard_error
 
 
 def _quantile(level: float, dof: float) -> float:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from odefit.integrate.experiment import DEFAULT_ATOL
+from odefit.integrate.sizes import AUTO
 from odefit.integrate.state_conditions import words_for_state_conditions
+from odefit.problem.noise import DEFAULT, lacking_sigma
 from odefit.statistics.covariance import AT_BOUND, DETERMINED, UNDETERMINED
 from odefit.statistics.quality import chi2_p
 from odefit.statistics.residuals import AS_GOOD_AS_EXACT
-from odefit.statistics.verdicts import WEAK, joined
+from odefit.statistics.verdicts import HERE, WEAK, joined
 from odefit.strategy.influence import values_with_influence
 from odefit.strategy.uncertainty import Uncertainty
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 _HOPELESS = 1e-6  # p-value of chi2
 _SUSPICIOUS = 1e-3  # p-values of tests of residuals
 _UNCONTROLLED = 1e-4  # of the largest datum of a state, below which atol has to be
+_PULLED = 0.5  # standard errors by which percentages of measured values may pull the model without a word
 _TOGETHER = 0.999  # correlation of estimates that is worth a word
 
 
@@ -57,8 +60,31 @@ def notices(result: FitResult) -> Iterator[Notice]:
         yield Notice("fit.poor", text)
     if result.uncertainty is not None and result.statistics is not None:
         yield from _of_residuals(result, result.uncertainty)
+        yield from _of_derivatives(result)
     yield from _of_parameters(result)
     yield from _of_correlations(result)
+
+
+def _of_derivatives(result: FitResult) -> Iterator[Notice]:
+    """Yield what became of the standard errors when the tolerances of the integration were tightened."""
+    check, rtol = result.derivatives, result.problem.settings.rtol
+    if check.change is not None:
+        size = np.abs(np.log(np.where(np.isfinite(check.change) & (check.change > 0.0), check.change, 1.0)))
+        worst = int(np.argmax(size))
+        text = (
+            f"Sensitivities computed at rtol {rtol:g} are wrong: at {check.rtol:g} the standard error of "
+            f"'{result.plan.names[worst]}' is {check.change[worst]:.3g} times as large. "
+        )
+        text += (
+            f"Standard errors and intervals are those at {check.rtol:g}."
+            if check.settled
+            else "Even there they have not settled: do not rely on standard errors and intervals."
+        )
+        yield Notice("statistics.sensitivities", text)
+    elif check.settled is False:
+        why = f" ({check.failure})" if check.failure else ""
+        text = f"Standard errors could not be confirmed at a tighter tolerance than rtol {rtol:g}{why}."
+        yield Notice("statistics.unconfirmed", text)
 
 
 def _of_data(result: FitResult) -> Iterator[Notice]:
@@ -70,35 +96,61 @@ def _of_data(result: FitResult) -> Iterator[Notice]:
         text = "There are as many data as parameters: nothing is left to estimate the noise, and standard errors, from."
         yield Notice("data.few", text)
     yield from _of_tolerance(result)
+    yield from _of_percentages(result)
     if words := words_for_state_conditions(result.plan.compiled):
         yield Notice("model.state-condition", words)
-    idle = [name for name in result.plan.compiled.slot_names if name in result.unfitted]
+    unfitted = result.unfitted
+    idle = [name for name in result.plan.compiled.slot_names if name in unfitted]
     if idle:
         yield Notice("parameter.no-data", f"{', '.join(idle)}: no data tell the value; the start value was used.")
 
 
 def _of_tolerance(result: FitResult) -> Iterator[Notice]:
     """Yield measured states that are so small that `atol` leaves their integration uncontrolled."""
-    data, atol = result.problem.measurements, result.problem.settings.atol
+    data, given = result.problem.measurements, result.problem.settings.atol
+    given = DEFAULT_ATOL if given is None else given
     for name in result.problem.observables:
+        atol = given.get(name, AUTO) if isinstance(given, Mapping) else given
+        if isinstance(atol, str):
+            continue  # it follows the size of the state
         largest = float(np.max(np.abs(data.value[data.observable == name]), initial=0.0))
         if name in result.problem.model.states and 0.0 < largest * _UNCONTROLLED < atol:
-            digits = 10.0 ** math.floor(math.log10(result.problem.settings.rtol * largest))
+            digits = 10.0 ** math.floor(math.log10(result.problem.settings.rtol) + math.log10(largest))
             text = (
                 f"'{name}' is at most {largest:.2g}, too small for the absolute tolerance {atol:g} of the integration: "
-                f"set atol = {digits:g} or less in [integrator], or choose other units."
+                f'set atol = "auto", or {digits:g} or less, in [integrator].'
             )
             yield Notice("integrator.atol", text)
 
 
+def _of_percentages(result: FitResult) -> Iterator[Notice]:
+    """Yield percentages of the measured value that pull the model down by a good part of a standard error.
+
+    Where sigma is the fraction s of the measured value, the model is pulled down by the fraction 2 s^2
+    (`python -m benchmarks.percent`), and n such values determine its size to s/sqrt(n).
+    """
+    problem, data = result.problem, result.problem.measurements
+    rows = lacking_sigma(data) & (data.weight != 0.0)
+    for name in problem.observables:
+        entry = problem.noise.get(name, problem.noise.get(DEFAULT))
+        fraction = None if entry is None else entry.fraction
+        n = int(np.sum(rows & (data.observable == name)))
+        if fraction is not None and 2.0 * fraction * math.sqrt(n) > _PULLED:
+            text = (
+                f"The standard deviation of '{name}' is {100 * fraction:g} % of the measured value. Values that came "
+                f"out low then count more, which pulls the model down by about {200 * fraction**2:.2g} %; fit their "
+                f"logarithms with sigma = {fraction:g} instead, or give sigma as a number."
+            )
+            yield Notice("noise.percent", text)
+
+
 def _of_residuals(result: FitResult, uncertainty: Uncertainty) -> Iterator[Notice]:
     if not uncertainty.independent.resolved:
-        if result.chi2 is None:
-            cause = "The residuals are no larger than the error of the integration"
-        else:
-            cause = "The given standard deviations are smaller than the error of the integration"
-        rtol = result.problem.settings.rtol
-        text = f"{cause} (rtol {rtol:g}): standard errors are those of that error, not of measurements."
+        what = "residuals are no larger" if result.chi2 is None else "given standard deviations are smaller"
+        limit = uncertainty.limit
+        if limit != "rounding":
+            limit += f" (rtol {result.problem.settings.rtol:g})"
+        text = f"The {what} than {limit}: standard errors are those of that error, not of measurements."
         yield Notice("residuals.exact", text)
         return
     if result.chi2 is not None:
@@ -144,24 +196,24 @@ def _autocorrelated(uncertainty: Uncertainty) -> str:
 
 
 def _of_parameters(result: FitResult) -> Iterator[Notice]:
-    silent = {name for name in _without_slope(result) if result.parameters[name].verdict == UNDETERMINED}
+    silent = {name for name in _without_slope(result) if result.parameters[name].verdict in (UNDETERMINED, HERE)}
     elsewhere = _with_influence_elsewhere(result, silent)
     for name, row in result.parameters.items():
         if row.verdict == AT_BOUND:
             yield Notice("parameter.bound", f"'{name}' is at its bound {row.estimate:g}.")
-        elif row.verdict == UNDETERMINED and name in elsewhere:
+        elif row.verdict in (UNDETERMINED, HERE) and name in elsewhere:
             text = (
                 f"'{name}' is not determined here: small changes of it have no influence on the data, but "
                 f"{name} = {elsewhere[name]:.4g} has; try other start values, or starts = 20."
             )
             yield Notice("parameter.undetermined", text)
-        elif row.verdict == UNDETERMINED and name in silent:
-            if elsewhere:
+        elif row.verdict in (UNDETERMINED, HERE) and name in silent:
+            if elsewhere or row.verdict == HERE:
                 text = f"'{name}' is not determined here: it has no influence on the data."
             else:
                 text = f"'{name}' is not determined by these data: it has no influence on them."
             yield Notice("parameter.undetermined", text)
-        elif row.verdict == UNDETERMINED:
+        elif row.verdict in (UNDETERMINED, HERE):
             tail = f" (95 % interval {row.interval[0]:.2g} .. {row.interval[1]:.2g})" if row.interval else ""
             yield Notice("parameter.undetermined", f"'{name}' is {row.verdict}{tail}.")
         elif row.verdict == WEAK and row.interval:
@@ -200,10 +252,10 @@ def _of_correlations(result: FitResult) -> Iterator[Notice]:
         yield Notice("parameter.combination", text)
     if result.verdicts.combinations or _confined(result):
         return
-    determined = np.array([word == DETERMINED for word in result.verdicts.words])
-    close = np.abs(np.nan_to_num(result.statistics.correlation)) > _TOGETHER
-    close &= np.outer(determined, determined) & ~np.eye(len(names), dtype=bool)
-    for group in _groups(close):
+    determined = [word == DETERMINED for word in result.verdicts.words]
+    i, j, _ = (part.tolist() for part in result.statistics.correlated_pairs(_TOGETHER))
+    pairs = [(a, b) for a, b in zip(i, j, strict=True) if determined[a] and determined[b]]
+    for group in _groups(pairs):
         which = "both" if len(group) == 2 else "all"
         who = joined([names[i] for i in group])
         text = f"{who} move together{_correlation(result, group)}, though {which} are determined."
@@ -215,22 +267,21 @@ def _confined(result: FitResult) -> bool:
     return bool((result.plan.data.heavy_root >= AS_GOOD_AS_EXACT).any())
 
 
-def _groups(close: npt.NDArray[np.bool_]) -> Iterator[tuple[int, ...]]:
+def _groups(pairs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, ...]]:
     """Yield the groups of parameters that are connected by pairs."""
-    left = set(np.flatnonzero(close.any(axis=0)).tolist())
-    while left:
-        group, fresh = set(), {min(left)}
-        while fresh:
-            group |= fresh
-            fresh = set(np.flatnonzero(close[sorted(fresh)].any(axis=0)).tolist()) - group
-        left -= group
-        yield tuple(sorted(group))
+    group_of: dict[int, set[int]] = {}
+    for i, j in pairs:
+        joint = group_of.get(i, {i}) | group_of.get(j, {j})
+        group_of.update(dict.fromkeys(joint, joint))
+    for i in sorted(group_of):
+        if i == min(group_of[i]):
+            yield tuple(sorted(group_of[i]))
 
 
 def _correlation(result: FitResult, members: tuple[int, ...]) -> str:
     if len(members) != 2 or result.statistics is None:
         return ""
-    value = float(result.statistics.correlation[members[0], members[1]])
+    value = result.statistics.correlation_of(members[0], members[1])
     if not math.isfinite(value):
         return ""
     # never "1.0000" for what is not quite 1

@@ -17,14 +17,17 @@ from odefit.solve import Failed, SolverResult, SolverStatus
 from odefit.statistics import (
     Criteria,
     Estimate,
+    ParameterReport,
     ParameterStatistics,
     ResidualTests,
     derived_quantities,
     prediction_band,
 )
 from odefit.statistics.quality import information_criteria, r_squared
-from odefit.statistics.verdicts import Unknowns, Verdicts, verdicts
+from odefit.statistics.residuals import resolution_of
+from odefit.statistics.verdicts import Unknowns, Verdicts, said_of_a_place, verdicts
 from odefit.strategy.attempt import Attempt
+from odefit.strategy.derivatives import DerivativeCheck, checked_derivatives
 from odefit.strategy.notices import Notice, notices
 from odefit.strategy.result_content import content_of, finite_or_none
 from odefit.strategy.start_values import StartValues
@@ -37,15 +40,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from odefit.study import Multistart
-
-
-class ParameterReport(NamedTuple):
-    """One row of the table of estimates; None where a number does not exist."""
-
-    estimate: float
-    standard_error: float | None
-    interval: tuple[float, float] | None
-    verdict: str
 
 
 class Validation(NamedTuple):
@@ -124,7 +118,7 @@ class FitResult:
     @property
     def objective(self) -> float:
         """What was minimised, half the weighted sum of squares for least squares; NaN if there is no value."""
-        return self.solution.value
+        return self.plan.in_units(self.solution.value)
 
     @property
     def iterations(self) -> int:
@@ -151,7 +145,8 @@ class FitResult:
     @property
     def sum_of_squares(self) -> float:
         """Weighted sum of squares of the data, without priors."""
-        return float(self._differences @ self._differences)
+        with np.errstate(over="ignore", under="ignore"):
+            return self.plan.in_units(float(self._differences @ self._differences))
 
     @cached_property
     def _differences(self) -> npt.NDArray[np.float64]:
@@ -166,8 +161,20 @@ class FitResult:
         """Standard errors for errors of several kinds, tests of the residuals; None if there is no linearisation."""
         if self.solution.linear is None:
             return None
-        resolution = self.problem.settings.rtol * self.plan.data.norm
-        return Uncertainty(self.plan, self.solution, resolution)
+        return Uncertainty(self.plan, self.derivatives.solution)
+
+    @property
+    def resolution(self) -> float:
+        """Norm of the weighted residuals that integration and rounding cannot resolve; NaN if there are none."""
+        point = self.solution.evaluation
+        return math.nan if isinstance(point, Failed) else resolution_of(self.plan, point)
+
+    @cached_property
+    def derivatives(self) -> DerivativeCheck:
+        """Whether the derivatives that standard errors are made of hold at tighter tolerances; else better ones."""
+        if self.solution.linear is None:
+            return DerivativeCheck(self.solution, self.problem.settings.rtol)
+        return checked_derivatives(self.problem, Uncertainty(self.plan, self.solution), self.integrators.values())
 
     @cached_property
     def statistics(self) -> ParameterStatistics | None:
@@ -251,8 +258,15 @@ class FitResult:
         compiled = self.plan.compiled
         value, slope, _ = compiled.to_natural(self.solution.x)
         start = compiled.to_natural(compiled.theta_start)[0]
+        zero = (start == 0.0) & ~compiled.logarithmic
+        if zero.any() and self.solution.linear is not None:  # then what would matter as much as all the data
+            felt = self.solution.linear.column_norms()[zero]
+            start[zero] = self.plan.data.norm / np.where(felt > 0.0, felt, np.inf)
         with np.errstate(all="ignore"):
-            return verdicts(self.statistics, Unknowns(compiled.theta_names, compiled.theta_scales, value, slope, start))
+            unknowns = Unknowns(compiled.theta_names, compiled.theta_scales, value, slope, start)
+            found = verdicts(self.statistics, unknowns)
+        on_plateau = self.status in (SolverStatus.FLAT, SolverStatus.NO_INFLUENCE)
+        return said_of_a_place(found) if on_plateau else found
 
     @cached_property
     def derived(self) -> dict[str, Estimate]:
@@ -277,7 +291,9 @@ class FitResult:
             if isinstance(point, Failed):
                 result[name] = Validation(n, math.nan, point.failure)
             else:
-                result[name] = Validation(n, float(np.square(point.differences[first : first + n]).sum()), "")
+                with np.errstate(over="ignore"):
+                    squares = float(np.square(point.differences[first : first + n]).sum())
+                result[name] = Validation(n, scored.plan.in_units(squares), "")
             first += n
         return result
 
@@ -318,35 +334,38 @@ class FitResult:
     def parameters(self) -> dict[str, ParameterReport]:
         """Estimate, standard error, 95 % interval and verdict per parameter, in file order."""
         compiled = self.plan.compiled
+        estimated, unfitted = self._estimated, self.unfitted
         place = {name: i for i, name in enumerate(compiled.theta_names)}
         rows = {}
         for name, estimate in self.estimates.items():
             if name in place:
-                rows[name] = self._row(place[name], estimate)
+                rows[name] = estimated[place[name]]._replace(estimate=estimate)
             else:
-                verdict = "no data" if name in self.unfitted else "fixed"
-                rows[name] = ParameterReport(estimate, None, None, verdict)
+                rows[name] = ParameterReport(estimate, None, None, "no data" if name in unfitted else "fixed")
         return rows
 
-    def _row(self, i: int, estimate: float) -> ParameterReport:
-        if self.statistics is None or self.verdicts is None:
-            return ParameterReport(estimate, None, None, "unknown: the model could not be computed")
-        error = float(self.statistics.standard_error[i])
-        verdict = self.verdicts.words[i]
-        if not math.isfinite(error):
-            return ParameterReport(estimate, None, None, verdict)
-        compiled = self.plan.compiled
-        _, slope, _ = compiled.to_natural(self.solution.x)
-        reach = self.statistics.quantile * error
-        ends = []
-        for sign in (-1.0, 1.0):
-            theta = self.solution.x.copy()
-            theta[i] += sign * reach
-            ends.append(float(compiled.to_natural(theta)[0][i]))
-        interval = None
-        if all(map(math.isfinite, ends)):  # the true value lies between the bounds
-            interval = (max(ends[0], float(compiled.lower[i])), min(ends[1], float(compiled.upper[i])))
-        return ParameterReport(estimate, abs(float(slope[i])) * error, interval, verdict)
+    @property
+    def _estimated(self) -> list[ParameterReport]:
+        """What is known of each unknown, but for its estimate."""
+        statistics, compiled, x = self.statistics, self.plan.compiled, self.solution.x
+        if statistics is None or self.verdicts is None:
+            return [ParameterReport(math.nan, None, None, "unknown: the model could not be computed")] * x.size
+        with np.errstate(all="ignore"):
+            slope = compiled.to_natural(x)[1]
+            reach = statistics.quantile * statistics.standard_error
+            known = np.isfinite(statistics.standard_error)
+            low, high = (compiled.to_natural(np.where(known, x + sign * reach, x))[0] for sign in (-1.0, 1.0))
+        rows = []
+        for i, verdict in enumerate(self.verdicts.words):
+            if not known[i]:
+                rows.append(ParameterReport(math.nan, None, None, verdict))
+                continue
+            interval = None
+            if math.isfinite(low[i]) and math.isfinite(high[i]):  # the true value lies between the bounds
+                interval = (max(float(low[i]), float(compiled.lower[i])), min(float(high[i]), float(compiled.upper[i])))
+            error = abs(float(slope[i])) * float(statistics.standard_error[i])
+            rows.append(ParameterReport(math.nan, error, interval, verdict))
+        return rows
 
     @cached_property
     def warnings(self) -> tuple[Notice, ...]:

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from odefit.statistics import Estimate, ParameterReport
 
 if TYPE_CHECKING:
     from odefit.strategy.result import FitResult
 
 SCHEMA = "odefit-result-1"
+LEAST_CORRELATION = 0.5
+"""Smaller correlations are left out of result.json."""
+MOST_CORRELATIONS = 10_000
+"""Pairs of parameters in result.json, those of the largest correlations."""
 
 
 def finite_or_none(value: float | None) -> float | None:
@@ -19,63 +28,101 @@ def finite_or_none(value: float | None) -> float | None:
 
 def content_of(result: FitResult) -> dict[str, Any]:
     """Return a result as plain types, None where a number does not exist."""
+    return {name: entry(result) for name, entry in _ENTRIES.items()}
+
+
+def content_without(result: FitResult, *, computed: bool) -> dict[str, Any]:
+    """Return what there is of a result whose statistics cannot be computed, or (not `computed`) have not been yet.
+
+    `failed` names the entries that are missing, each with the reason; the estimates are there in any case.
+    """
+    content: dict[str, Any] = {}
+    failed: dict[str, str] = {}
+    for name, entry in _ENTRIES.items():
+        content[name] = None
+        if name not in _AT_ONCE and not computed:
+            failed[name] = "not computed yet"
+            continue
+        try:
+            content[name] = entry(result)
+        except Exception as error:  # whatever it is, the fit must not be lost with it
+            failed[name] = f"{type(error).__name__}: {error}"
+    if content["parameters"] is None:
+        content["parameters"] = {
+            name: {"estimate": finite_or_none(value), "standard_error": None, "interval": None, "verdict": None}
+            for name, value in result.estimates.items()
+        }
+    return content | {"failed": failed}
+
+
+def _rows(rows: Mapping[str, ParameterReport | Estimate]) -> dict[str, dict[str, Any]]:
     return {
-        "schema": SCHEMA,
-        "status": str(result.status),
-        "message": result.message,
-        "objective": finite_or_none(result.objective),
-        "iterations": result.iterations,
-        "evaluations": result.evaluations,
-        "parameters": {
-            name: {
-                "estimate": finite_or_none(row.estimate),
-                "standard_error": finite_or_none(row.standard_error),
-                "interval": None if row.interval is None else list(row.interval),
-                "verdict": row.verdict,
-            }
-            for name, row in result.parameters.items()
-        },
-        "derived": {
-            name: {
-                "estimate": finite_or_none(row.estimate),
-                "standard_error": finite_or_none(row.standard_error),
-                "interval": None if row.interval is None else list(row.interval),
-            }
-            for name, row in result.derived.items()
-        },
-        "loglik": finite_or_none(result.loglik),
-        "chi2": finite_or_none(result.chi2),
-        "n_data": result.n_data,
-        "dof": result.dof,
-        "aic": finite_or_none(result.criteria.aic),
-        "aicc": finite_or_none(result.criteria.aicc),
-        "bic": finite_or_none(result.criteria.bic),
-        "r2": finite_or_none(result.r2),
-        "errors": None if result.uncertainty is None else result.uncertainty.kind,
-        "correlation": _correlation(result),
-        "tests": None if result.tests is None else {k: finite_or_none(v) for k, v in result.tests._asdict().items()},
-        "method": result.method,
-        "solver": result.solver,
-        "integrators": dict(result.integrators),
-        "start_values": None if result.start_values is None else result.start_values.text,
-        "multistart": None if result.multistart is None else result.multistart.to_dict(),
-        "attempts": [attempt.to_dict() for attempt in result.attempts],
-        "equivalent_iterations": finite_or_none(result.equivalent_iterations),
-        "validation": {
-            name: {"n_data": row.n_data, "sum_of_squares": finite_or_none(row.sum_of_squares)}
-            for name, row in result.validation.items()
-        },
-        "warnings": [{"code": notice.code, "text": notice.text} for notice in result.warnings],
-        "versions": {name: version(name) for name in ("odefit", "casadi", "numba", "numpy", "scipy")},
+        name: {
+            "estimate": finite_or_none(row.estimate),
+            "standard_error": finite_or_none(row.standard_error),
+            "interval": None if row.interval is None else list(row.interval),
+            **({"verdict": row.verdict} if isinstance(row, ParameterReport) else {}),
+        }
+        for name, row in rows.items()
     }
 
 
-def _correlation(result: FitResult) -> dict[str, dict[str, float | None]]:
+def _tests(result: FitResult) -> dict[str, float | None] | None:
+    return None if result.tests is None else {k: finite_or_none(v) for k, v in result.tests._asdict().items()}
+
+
+def _validation(result: FitResult) -> dict[str, dict[str, Any]]:
+    return {
+        name: {"n_data": row.n_data, "sum_of_squares": finite_or_none(row.sum_of_squares)}
+        for name, row in result.validation.items()
+    }
+
+
+def _correlation(result: FitResult) -> dict[str, dict[str, float]]:
+    """Return the correlations that are worth knowing: all between n parameters would be n^2 numbers."""
     if result.statistics is None:
         return {}
-    names = result.plan.names
-    rows = result.statistics.correlation.tolist()
-    return {
-        name: {other: finite_or_none(value) for other, value in zip(names, row, strict=True)}
-        for name, row in zip(names, rows, strict=True)
-    }
+    names, known = result.plan.names, np.isfinite(result.statistics.standard_error).tolist()
+    rows = {name: {name: 1.0} if is_known else {} for name, is_known in zip(names, known, strict=True)}
+    pairs = result.statistics.correlated_pairs(LEAST_CORRELATION, MOST_CORRELATIONS)
+    for i, j, value in zip(*(part.tolist() for part in pairs), strict=True):
+        rows[names[i]][names[j]] = rows[names[j]][names[i]] = value
+    return rows
+
+
+_PACKAGES = ("odefit", "casadi", "numba", "numpy", "scipy")
+_ENTRIES: dict[str, Callable[[FitResult], Any]] = {
+    "schema": lambda r: SCHEMA,
+    "status": lambda r: str(r.status),
+    "message": lambda r: r.message,
+    "objective": lambda r: finite_or_none(r.objective),
+    "iterations": lambda r: r.iterations,
+    "evaluations": lambda r: r.evaluations,
+    "parameters": lambda r: _rows(r.parameters),
+    "derived": lambda r: _rows(r.derived),
+    "loglik": lambda r: finite_or_none(r.loglik),
+    "chi2": lambda r: finite_or_none(r.chi2),
+    "n_data": lambda r: r.n_data,
+    "dof": lambda r: r.dof,
+    "aic": lambda r: finite_or_none(r.criteria.aic),
+    "aicc": lambda r: finite_or_none(r.criteria.aicc),
+    "bic": lambda r: finite_or_none(r.criteria.bic),
+    "r2": lambda r: finite_or_none(r.r2),
+    "errors": lambda r: None if r.uncertainty is None else r.uncertainty.kind,
+    "derivatives": lambda r: {"rtol": r.derivatives.rtol, "settled": r.derivatives.settled},
+    "correlation": _correlation,
+    "tests": _tests,
+    "method": lambda r: r.method,
+    "solver": lambda r: r.solver,
+    "integrators": lambda r: dict(r.integrators),
+    "start_values": lambda r: None if r.start_values is None else r.start_values.text,
+    "multistart": lambda r: None if r.multistart is None else r.multistart.to_dict(),
+    "attempts": lambda r: [attempt.to_dict() for attempt in r.attempts],
+    "equivalent_iterations": lambda r: finite_or_none(r.equivalent_iterations),
+    "validation": _validation,
+    "warnings": lambda r: [{"code": notice.code, "text": notice.text} for notice in r.warnings],
+    "versions": lambda r: {name: version(name) for name in _PACKAGES},
+}
+"""What stands in result.json, in its order."""
+_AT_ONCE = ("schema", "status", "message", "objective", "iterations", "evaluations", "n_data", "method", "solver")
+"""What is known as soon as the fit has ended."""

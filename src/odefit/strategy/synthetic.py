@@ -34,6 +34,8 @@ def with_synthetic_data(
     """
     if not noise >= 0:
         raise ProblemError(f"the noise is {noise:g}; a standard deviation cannot be negative.")
+    if seed is not None and seed < 0:
+        raise ProblemError(f"the seed is {seed}; it must not be negative.")
     stop = StopFlag()
     objective = SingleShooting(problem, stop)
     x = objective.compiled.theta_start

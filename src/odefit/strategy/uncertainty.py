@@ -10,9 +10,12 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.errors import ProblemError, suggestion
+from odefit.native.norm import unit_of
 from odefit.solve import Failed, LinearModel, Point, SolverResult
+from odefit.solve.bordered import BorderedLinear
 from odefit.statistics import Autocorrelation, ParameterStatistics, Residuals, ResidualTests, residual_series
 from odefit.statistics.autocorrelation import LagTest, first_order_errors, lag_test
+from odefit.statistics.blocks import directions_in_blocks, sparse_jacobian
 from odefit.statistics.covariance import (
     Directions,
     find_directions,
@@ -20,8 +23,9 @@ from odefit.statistics.covariance import (
     resolved_variance,
     statistics_of,
 )
+from odefit.statistics.matrices import Matrix, is_dense
 from odefit.statistics.residual_tests import residual_tests
-from odefit.statistics.residuals import AS_GOOD_AS_EXACT, exact_rows
+from odefit.statistics.residuals import AS_GOOD_AS_EXACT, exact_rows, resolution_of
 from odefit.statistics.sandwich import unequal_variances
 from odefit.transcribe import Plan
 
@@ -30,6 +34,7 @@ Array = npt.NDArray[np.float64]
 KINDS = ("independent", "autocorrelated", "robust")
 _ENOUGH = 20  # values in a series, from which its autocorrelation is estimated unless asked for
 _SIGNIFICANT = 1.96  # standard deviations: 2.5 % one-sided
+_MANY = 200  # unknowns, from which their blocks are worth the trouble
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,13 +43,13 @@ class Uncertainty:
 
     Attributes
     ----------
-    resolution
-        Norm of the residuals that the integration cannot resolve.
+    floored
+        Whether residuals below what can be resolved are no estimate of the noise.
     """
 
     plan: Plan = field(repr=False)
     solution: SolverResult = field(repr=False)
-    resolution: float
+    floored: bool = True
 
     @property
     def _point(self) -> Point:
@@ -72,7 +77,10 @@ class Uncertainty:
     @cached_property
     def directions(self) -> Directions:
         """What the data, the priors and the values to be met exactly determine."""
-        factor, heavy = self._linear.factor(), self._linear.heavy
+        linear = self._linear
+        if isinstance(linear, BorderedLinear) and self.solution.x.size > _MANY:
+            return directions_in_blocks(linear, self.solution.active)
+        factor, heavy = linear.factor(), linear.heavy
         if not heavy.root.size:
             return find_directions(factor, self.solution.active)
         exact = heavy.root >= AS_GOOD_AS_EXACT
@@ -86,27 +94,53 @@ class Uncertainty:
         return self._values.size - self.directions.rank
 
     @cached_property
-    def _image(self) -> Array:
-        """Q = S W: the directions, as the data see them."""
-        jacobian = self.residuals.jacobian
-        if jacobian is None:
-            raise ValueError("a solution without a linearisation has no statistics")
-        return jacobian @ self.directions.root
+    def jacobian(self) -> Matrix:
+        """The rows of the data and of the priors, as sparse as the directions are."""
+        linear = self._linear
+        if isinstance(linear, BorderedLinear) and not is_dense(self.directions.root):
+            return sparse_jacobian(linear)
+        return linear.jacobian
 
     @cached_property
-    def _prior_image(self) -> Array | None:
+    def _image(self) -> Matrix:
+        """Q = S W: the directions, as the data see them."""
+        if self.plan.criterion.joint:
+            raise ValueError("a criterion of all data together has no rows of single ones")
+        return self.jacobian[self.residuals.row] @ self.directions.root
+
+    @cached_property
+    def _prior_image(self) -> Matrix | None:
         if self.plan.n_residuals == self.plan.n_data or self.plan.criterion.joint:
             return None
-        return self._linear.jacobian[self.plan.n_data :] @ self.directions.root
+        return self.jacobian[self.plan.n_data :] @ self.directions.root
+
+    @cached_property
+    def _unit(self) -> float:
+        """What residuals are divided by before they are squared; 1 where the variance of others is known to be 1."""
+        if self.plan.absolute or self._prior_image is not None:
+            return 1.0
+        return unit_of(self._values, self.resolution if self.floored else 0.0)
+
+    @property
+    def resolution(self) -> float:
+        """Norm of the residuals that integration and rounding cannot resolve."""
+        return resolution_of(self.plan, self._point)
+
+    @property
+    def limit(self) -> str:
+        """What limits the resolution, in words."""
+        return "rounding" if self._point.resolution < 0.5 * self.resolution else "the error of the integration"
 
     @cached_property
     def independent(self) -> ParameterStatistics:
         """Statistics for independent errors of one variance."""
-        variance = self.plan.criterion.variance(self._values, self.dof, absolute=self.plan.absolute)
-        variance, resolved = resolved_variance(variance, self.resolution)
-        middle = independent_errors(self.directions.rank, variance, self._prior_image)
+        unit = self._unit
+        variance = self.plan.criterion.variance(self._values / unit, self.dof, absolute=self.plan.absolute)
+        variance, resolved = resolved_variance(variance, self.resolution / unit if self.floored else 0.0)
+        sparse = not is_dense(self.directions.root)
+        middle = independent_errors(self.directions.rank, variance, self._prior_image, sparse=sparse)
         return statistics_of(
-            self.directions, middle, variance, self.dof, absolute=self.plan.absolute, resolved=resolved
+            self.directions, middle, variance, self.dof, absolute=self.plan.absolute, resolved=resolved, unit=unit
         )
 
     @cached_property
@@ -125,7 +159,11 @@ class Uncertainty:
         if self.lag_test is None:
             return None
         return first_order_errors(
-            self.residuals, self._image, self.lag_test.lag1, absolute=self.plan.absolute, prior_image=self._prior_image
+            self.residuals.in_units_of(self._unit),
+            self._image,
+            self.lag_test.lag1,
+            absolute=self.plan.absolute,
+            prior_image=self._prior_image,
         )
 
     @cached_property
@@ -166,11 +204,13 @@ class Uncertainty:
         autocorrelation = self.autocorrelation
         if autocorrelation is None:
             raise ProblemError("there are too few data in a row to tell how their errors are correlated.")
-        return statistics_of(self.directions, autocorrelation.middle, autocorrelation.variance, autocorrelation.dof)
+        return statistics_of(
+            self.directions, autocorrelation.middle, autocorrelation.variance, autocorrelation.dof, unit=self._unit
+        )
 
     @cached_property
     def _robust(self) -> ParameterStatistics:
         if self.dof <= 0:
             raise ProblemError("robust standard errors need more data than parameters.")
-        middle = unequal_variances(self.residuals, self._image, self._prior_image)
-        return statistics_of(self.directions, middle, math.nan, self.dof)
+        middle = unequal_variances(self.residuals.in_units_of(self._unit), self._image, self._prior_image)
+        return statistics_of(self.directions, middle, math.nan, self.dof, unit=self._unit)

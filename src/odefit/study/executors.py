@@ -12,55 +12,66 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import logging
 import math
-import multiprocessing
-import signal
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 from odefit.native.stop import StopFlag
 from odefit.native.threads import allow_threads, limit_blas, usable_cores
+from odefit.study.workers import run_in_processes
+
+logger = logging.getLogger("odefit.study")
 
 Work = Callable[[int], Any]
 
+_LEAST_LIMIT = 16
+_WORKERS_PER_CORE = 2  # more of them only wait for each other
 _BLOCKS_PER_WORKER = 8  # so that a block of slow fits does not keep the others waiting
 _LARGEST_BLOCK = 25
 _PATIENCE = 0.1  # seconds between looks at the stop flag
 _NOTEBOOK_THREADS = ("IOPub", "Heartbeat", "Control", "Shell channel", "_watch_pipe_fd")  # of class Thread, by name
-_work: Work | None = None  # in a worker process: what it was made for
-_stop: StopFlag | None = None
 
 
 def run_all(work: Work, n: int, workers: int, stop: StopFlag | None = None) -> Iterator[tuple[int, Any]]:
     """Yield ``(i, work(i))`` for ``i < n`` as they are done, in no order; ends early if a stop is asked for.
 
-    Worker processes hear of the stop at once if the flag is a shared one, else after their block.
+    Worker processes hear of the stop at once if the flag is a shared one, else after what they are at.  Where such
+    a process is lost twice at the same work, the result is a `LostWork`.
     """
+    workers = _sensible(workers, n)
     if workers <= 1 or n <= 1:
         for i in range(n):
             if stop is not None and stop.is_set():
                 return
             yield i, work(i)
         return
-    size = max(1, min(_LARGEST_BLOCK, math.ceil(n / (workers * _BLOCKS_PER_WORKER))))
-    blocks = [range(first, min(first + size, n)) for first in range(0, n, size)]
-    workers = min(workers, len(blocks))
     threads = max(1, usable_cores() // workers)
     if can_fork():
-        context = multiprocessing.get_context("fork")
-        with ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(work, stop, threads)) as pool:
-            with warnings.catch_warnings(), _kept_from_collection():
-                # newer Pythons warn of any thread; see `can_fork`
-                warnings.filterwarnings("ignore", message=".*fork.*", category=DeprecationWarning)
-                futures = [pool.submit(_in_process, block) for block in blocks]
-            yield from _collected(futures, stop)
-    else:
-        with ThreadPoolExecutor(workers, "odefit-fit", initializer=allow_threads, initargs=(threads,)) as pool:
-            yield from _collected([pool.submit(_done, work, block, stop) for block in blocks], stop)
+
+        def prepare() -> None:
+            allow_threads(threads)
+            limit_blas(threads)
+
+        with _kept_from_collection():
+            yield from run_in_processes(work, n, workers, prepare, stop)
+        return
+    size = max(1, min(_LARGEST_BLOCK, math.ceil(n / (workers * _BLOCKS_PER_WORKER))))
+    blocks = [range(first, min(first + size, n)) for first in range(0, n, size)]
+    with ThreadPoolExecutor(workers, "odefit-fit", initializer=allow_threads, initargs=(threads,)) as pool:
+        yield from _collected([pool.submit(_done, work, block, stop) for block in blocks], stop)
+
+
+def _sensible(workers: int, n: int) -> int:
+    """Return how many workers there shall be: no more than pieces of work, nor than are of any use."""
+    limit = max(_LEAST_LIMIT, _WORKERS_PER_CORE * usable_cores())
+    if workers > limit:
+        logger.warning("%d workers are more than %d cores have use for; there will be %d", workers, usable_cores(),
+                       min(limit, n))  # fmt: skip
+    return min(workers, limit, n)
 
 
 @contextlib.contextmanager
@@ -92,21 +103,6 @@ def _is_idle(thread: threading.Thread) -> bool:
     """
     is_notebook = type(thread).__module__.partition(".")[0] in ("ipykernel", "IPython")
     return is_notebook or thread.name.startswith("odefit") or any(name in thread.name for name in _NOTEBOOK_THREADS)
-
-
-def _begin(work: Work, stop: StopFlag | None, threads: int) -> None:
-    """Take over the work of the parent, which also hears Ctrl-C for us."""
-    global _work, _stop
-    _work, _stop = work, stop
-    allow_threads(threads)
-    limit_blas(threads)
-    signal.set_wakeup_fd(-1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-def _in_process(block: Sequence[int]) -> list[tuple[int, Any]]:
-    assert _work is not None
-    return _done(_work, block, _stop)
 
 
 def _done(work: Work, block: Sequence[int], stop: StopFlag | None) -> list[tuple[int, Any]]:

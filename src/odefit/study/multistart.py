@@ -13,9 +13,11 @@ from odefit.solve import FROM_HERE, Solver, SolverStatus
 from odefit.statistics.covariance import DETERMINED
 from odefit.statistics.verdicts import WEAK, ZERO
 from odefit.strategy import FitResult, fit_by
+from odefit.strategy.single import meets_exact_data
 from odefit.study.executors import run_all
-from odefit.study.record import Multistart, StartRun
+from odefit.study.record import Multistart, StartRun, as_good_as, eligible
 from odefit.study.sampling import sample_starts
+from odefit.study.workers import LostWork
 
 _AS_GOOD = 1e-4  # relative difference of objectives that is of no consequence
 _STANDARD_ERRORS = 0.1  # differences of estimates below this part of them make no other minimum
@@ -60,16 +62,18 @@ def fit_from_many(
         estimates = {name: result.estimates[name] for name in names if name in result.estimates}
         return StartRun(
             i, points[i], result.status, result.message, result.objective, estimates, result.iterations,
-            result.evaluations,
+            result.evaluations, meets_exact_data(result),
+            result.plan.in_units(result.plan.criterion.change(result.resolution)),
         )  # fmt: skip
 
     runs: list[StartRun] = []
-    for _, run in run_all(work, starts, usable_cores() if workers is None else workers, stop):
+    for i, answer in run_all(work, starts, usable_cores() if workers is None else workers, stop):
+        run = _lost(i, points[i], answer.cause) if isinstance(answer, LostWork) else answer
         runs.append(run)
         if progress is not None:
             progress(run, len(runs))
     runs.sort(key=lambda run: run.number)
-    resolution = first.plan.criterion.change(problem.settings.rtol * first.plan.data.norm)
+    resolution = min(runs, key=_objective).resolution if runs else 0.0
     if stop is not None and stop.is_set():
         return _interrupted(method, problem, runs, seed, starts, resolution, solver)
     best = _best(runs, resolution)
@@ -78,6 +82,11 @@ def fit_from_many(
     record = _record(runs, seed, starts, best, resolution, result)
     solution = dataclasses.replace(result.solution, message=_agreed(runs, result.message))
     return dataclasses.replace(result, solution=solution, multistart=record, start_values=first.start_values)
+
+
+def _lost(number: int, start: dict[str, float], cause: str) -> StartRun:
+    """Return the record of a fit whose processes ended."""
+    return StartRun(number, start, SolverStatus.FAILED.value, cause, math.nan, {}, 0, 0)
 
 
 def _agreed(runs: list[StartRun], message: str) -> str:
@@ -117,12 +126,22 @@ def _interrupted(
 
 
 def _best(runs: list[StartRun], resolution: float) -> int:
-    """Return the first run that is as good as the best: of those that converged, if there are any."""
-    candidates = [run for run in runs if run.converged] or [run for run in runs if math.isfinite(run.objective)]
+    """Return the first run that is as good as the lowest, one that converged if there is such a one.
+
+    A run that did not converge wins over one that did if it is lower: then that minimum is not the lowest.
+    """
+    candidates = eligible(runs)
     if not candidates:
         return 0
     lowest = min(run.objective for run in candidates)
-    return next(run.number for run in candidates if run.objective <= lowest * (1 + _AS_GOOD) + resolution)
+    equal = [run for run in candidates if as_good_as(run.objective, lowest, resolution)]
+    settled = [run for run in equal if run.converged] or equal
+    lowest = min(run.objective for run in settled)
+    return next(run.number for run in settled if as_good_as(run.objective, lowest, resolution, _AS_GOOD))
+
+
+def _objective(run: StartRun) -> float:
+    return run.objective if math.isfinite(run.objective) else math.inf
 
 
 def _told(result: FitResult) -> dict[str, float]:

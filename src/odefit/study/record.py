@@ -22,7 +22,11 @@ _APART = 0.01  # relative difference of estimates that makes two minima of equal
 
 @dataclass(frozen=True)
 class StartRun:
-    """One fit: where it started and how it ended."""
+    """One fit: where it started and how it ended.
+
+    `feasible` tells whether data of infinite weight are met; `resolution` is the difference of objectives that the
+    error of the integration makes there.
+    """
 
     number: int
     start: dict[str, float]
@@ -32,11 +36,27 @@ class StartRun:
     estimates: dict[str, float]
     iterations: int
     evaluations: int
+    feasible: bool = True
+    resolution: float = 0.0
 
     @property
     def converged(self) -> bool:
         """Whether this fit converged."""
         return self.status == "converged"
+
+
+def as_good_as(objective: float, lowest: float, resolution: float, share: float = _SAME) -> bool:
+    """Tell whether an objective is equal to the lowest one, but for a share of it and what an integration resolves."""
+    return objective <= lowest + share * abs(lowest) + resolution
+
+
+def eligible(runs: Sequence[StartRun]) -> list[StartRun]:
+    """Return the runs whose objectives can be compared.
+
+    They have one, and meet data of infinite weight, which have no share in it; where no run does, all that have one.
+    """
+    known = [run for run in runs if math.isfinite(run.objective)]
+    return [run for run in known if run.feasible] or known
 
 
 @dataclass(frozen=True)
@@ -108,7 +128,7 @@ class Multistart:
         """
         levels: list[list[StartRun]] = []
         for run in sorted((r for r in self.runs if r.converged), key=lambda r: r.objective):
-            if levels and run.objective <= levels[-1][0].objective * (1 + _SAME) + self.resolution:
+            if levels and as_good_as(run.objective, levels[-1][0].objective, self.resolution):
                 levels[-1].append(run)
             else:
                 levels.append([run])
@@ -137,15 +157,21 @@ class Multistart:
     def equal(self) -> tuple[Minimum, ...]:
         """The minima that are as good as the best one, that one included."""
         best = self.minima[:1]
-        return tuple(m for m in self.minima if m.objective <= best[0].objective * (1 + _SAME) + self.resolution)
+        return tuple(m for m in self.minima if as_good_as(m.objective, best[0].objective, self.resolution))
 
     @property
     def lower(self) -> tuple[StartRun, ...]:
         """Fits that did not converge but ended lower than the best minimum, lowest first."""
-        level = self.minima[0].objective / (1 + _SAME) - self.resolution if self.minima else -math.inf
-        return tuple(
-            sorted((r for r in self.runs if not r.converged and r.objective < level), key=lambda r: r.objective)
-        )
+        if not self.minima:
+            return ()
+        least = self.minima[0].objective
+        below = (r for r in eligible(self.runs) if not as_good_as(least, r.objective, self.resolution))
+        return tuple(sorted(below, key=lambda r: r.objective))
+
+    @property
+    def best_run(self) -> StartRun | None:
+        """The run that the result was taken from; None if it was not done."""
+        return next((run for run in self.runs if run.number == self.best), None)
 
     @property
     def exchanged(self) -> tuple[str, ...]:
@@ -186,7 +212,9 @@ class Multistart:
         if minima:
             kinds = "1 minimum" if len(minima) == 1 else f"{len(minima)} minima"
             parts.append(f"to {kinds}, {minima[0].count} of them to the best, objective {minima[0].objective:.6g}")
-        return " ".join(parts) + "."
+        if not minima and (lowest := min((r.objective for r in eligible(self.runs)), default=None)) is not None:
+            parts.append(f"; the lowest objective reached is {lowest:.6g}")
+        return " ".join(parts).replace(" ;", ";") + "."
 
     @property
     def text(self) -> str:
@@ -221,7 +249,7 @@ class Multistart:
         who = "1 fit that did not converge" if n == 1 else f"{n} fits that did not converge"
         return (
             f"{who} ended lower than the best minimum (start {lowest.number}, {lowest.status}, objective "
-            f"{lowest.objective:.6g}): that minimum may not be the lowest."
+            f"{lowest.objective:.6g}): that minimum is not the lowest, and the result is the lowest of these fits."
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -7,6 +7,8 @@ sink that makes rows of residuals at its output times, are called by their addre
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from odefit.compile.parameter_map import Mapping, Unknowns, fill_slots, map_slots
@@ -16,30 +18,35 @@ from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_call
 from odefit.native.pool import keep_alive
 from odefit.transcribe.record import FITTING, SHARED, Measured, Penalty
-from odefit.transcribe.rows import measured_at, scratch_size, tally, write_priors
+from odefit.transcribe.rows import measured_at, norm_of, scratch_size, tally, write_priors
 
 _call_method = kernel_call(METHOD)
 _mapping_at = FITTING.reader(Mapping)
 _unknowns_at, _penalty_at = SHARED.reader(Unknowns), SHARED.reader(Penalty)
 _write_seeds = FITTING.writer(Task, "p", "y0", "dp", "dy0")
-_write_settings = FITTING.writer(Task, "rtol", "atol", "counts", "stop", "sink")
+_write_settings = FITTING.writer(Task, "rtol", "max_step", "aims", "atol", "counts", "stop", "sink")
 _write_grid = FITTING.writer(Task, "steps", "orders")
-_write_aims = FITTING.writer(Measured, "order", "width", "residual", "jacobian", "slots", "slopes", "scratch")
+_write_aims = FITTING.writer(Measured, "order", "width", "residual", "blur", "jacobian", "slots", "slopes", "scratch")
 
 
 @kernel
 def settle_tasks(table, first_count, counts, tolerances, stop, sink):
     """Write into the table of a fit what stays the same in all its evaluations.
 
-    Task i counts its steps in the entries ``first_count[i]`` to ``first_count[i + 1] - 1`` of `counts`.
+    Task i counts its steps in the entries ``first_count[i]`` to ``first_count[i + 1] - 1`` of `counts`.  `tolerances`
+    are rtol, max_step, and aims and atol of the states of all tasks, one behind the other.
     """
-    rtol, atol = tolerances
+    rtol, max_step, aims, atol = tolerances
+    a = 0
     for i in range(table.shape[0]):
-        _write_settings(table, i, (rtol, atol, counts[first_count[i] : first_count[i + 1]], stop, sink))
+        b = a + task_at(table, i).n
+        count = counts[first_count[i] : first_count[i + 1]]
+        _write_settings(table, i, (rtol, max_step, aims[a:b], atol[a:b], count, stop, sink))
+        a = b
 
 
 @kernel(inline=True, allocating=True)
-def _prepare(table, i, slots, order, residual, jacobian, width):
+def _prepare(table, i, slots, order, residual, blur, jacobian, width):
     """Put what task `i` runs with, and where its rows go, into the table; return the memory that holds it."""
     task, mapping, measured = task_at(table, i), _mapping_at(table, i), measured_at(table, i)
     n, n_p, q = task.n, task.n_parameters, task.n_columns if order >= 1 else 0
@@ -49,12 +56,12 @@ def _prepare(table, i, slots, order, residual, jacobian, width):
     nothing = pool[:0]
     map_slots(mapping, task.start, slots, q, order, (p, y0, dp, dy0, nothing, nothing))
     _write_seeds(table, i, (p, y0, dp, dy0))
-    _write_aims(table, i, (order, width, residual, jacobian, slots[0], slots[1], pool[at:]))
+    _write_aims(table, i, (order, width, residual, blur, jacobian, slots[0], slots[1], pool[at:]))
     return pool
 
 
 @kernel
-def evaluate_tasks(table, shared, first, last, x, order, replay, residual, jacobian, where):
+def evaluate_tasks(table, shared, first, last, x, order, replay, residual, blur, jacobian, where):
     """Integrate the tasks `first` to `last` - 1 and fill their rows; behind the last task of all, those of the priors.
 
     Without `replay` new steps are chosen, and their addresses noted in the table: whoever calls must keep them.
@@ -63,14 +70,15 @@ def evaluate_tasks(table, shared, first, last, x, order, replay, residual, jacob
     ----------
     shared
         See `SHARED`.
-    residual, jacobian
-        Filled: (N,), (N, width); below order 1 the Jacobian has no rows.
+    residual, blur, jacobian
+        Filled: (N,), what the integration does not resolve of the data (number of data,), (N, width); below order 1
+        the last two have no rows.
     where
         Task i has the steps ``where[i - first]`` to ``where[i - first + 1] - 1`` of those that are returned; filled.
 
     Returns
     -------
-    failed, status, t, cause, ratio, half_square, penalty, bad
+    failed, status, t, cause, ratio, half_square, penalty, bad, resolution
         See `Shot`.
     steps, orders
         Those that were chosen; None on replay.
@@ -82,12 +90,12 @@ def evaluate_tasks(table, shared, first, last, x, order, replay, residual, jacob
     fill_slots(unknowns, x, slots[0], slots[1], slots[2])
     size = 0 if replay else 64
     taken, orders, n_taken = np.empty(size), np.empty(size, np.int64), 0
-    ratio_most, half_square, penalty, bad = 0.0, 0.0, 0.0, -1
+    ratio_most, half_square, penalty, bad, resolution = 0.0, 0.0, 0.0, -1, 0.0
     failed, status, t, cause, behind = -1, 0, 0.0, -1, last
     if not replay:
         where[0] = 0
     for i in range(first, last):
-        room = _prepare(table, i, slots, order, residual, flat, width)
+        room = _prepare(table, i, slots, order, residual, blur, flat, width)
         task, measured = task_at(table, i), measured_at(table, i)
         pieces, ratio = room, 0.0
         if switching_at(table, i).value != 0:
@@ -107,6 +115,8 @@ def evaluate_tasks(table, shared, first, last, x, order, replay, residual, jacob
         begin = measured.first_row
         squares, bad_row = tally(residual, flat, width, begin, begin + measured.value.size, order)
         ratio_most, half_square, bad = max(ratio_most, ratio), half_square + squares, max(bad, bad_row)
+        if order >= 1 and task.n > 0:
+            resolution = math.hypot(resolution, norm_of(blur, begin, begin + measured.value.size))
     if not replay:
         for i in range(first, behind):
             a, b = where[i - first], where[i - first + 1]
@@ -117,5 +127,5 @@ def evaluate_tasks(table, shared, first, last, x, order, replay, residual, jacob
         bad = max(bad, bad_row)
     keep_alive(pool)
     if replay:
-        return failed, status, t, cause, ratio_most, half_square, penalty, bad, None, None
-    return failed, status, t, cause, ratio_most, half_square, penalty, bad, taken, orders
+        return failed, status, t, cause, ratio_most, half_square, penalty, bad, resolution, None, None
+    return failed, status, t, cause, ratio_most, half_square, penalty, bad, resolution, taken, orders

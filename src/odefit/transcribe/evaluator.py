@@ -182,7 +182,7 @@ class Evaluator:
     def residuals(self, x: Values) -> Array:
         """Return the weighted residuals at `x`, (N,)."""
         point = self._at(x, 0)
-        return self._missing() if point.failure else point.evaluation.differences.copy()
+        return self._missing() if point.failure else point.evaluation.differences / self._plan.factor
 
     def jacobian(self, x: Values) -> Array:
         """Return the derivatives of the residuals by the free parameters, (N, n)."""
@@ -191,7 +191,7 @@ class Evaluator:
     def residuals_and_jacobian(self, x: Values) -> tuple[Array, Array]:
         """Return both, of one evaluation."""
         point = self._at(x, 1)
-        residuals = self._missing() if point.failure else point.evaluation.differences.copy()
+        residuals = self._missing() if point.failure else point.evaluation.differences / self._plan.factor
         return residuals, self._derivatives(point)
 
     def loglik(self, x: Values) -> float:
@@ -226,7 +226,7 @@ class Evaluator:
         if point.failure:
             return PointEvaluation("failed", point.failure, self._missing(), None, math.nan, math.nan)
         jacobian = self._derivatives(point) if order else None
-        residuals = point.evaluation.differences.copy()
+        residuals = point.evaluation.differences / self._plan.factor
         return PointEvaluation("ok", "", residuals, jacobian, self._value(point), self._log_likelihood(point))
 
     def refresh(self, x: Values) -> None:
@@ -328,8 +328,8 @@ class Evaluator:
     def _derivatives(self, point: _Point) -> Array:
         if point.failure:
             return np.full((self.n_residuals, len(self.names)), np.nan)
-        jacobian = point.evaluation.linear.jacobian
-        return jacobian / self._slopes(point) if self._curved else jacobian.copy()
+        jacobian = point.evaluation.linear.jacobian / self._plan.factor
+        return jacobian / self._slopes(point) if self._curved else jacobian
 
     def _slopes(self, point: _Point) -> Array:
         """Return dq/dtheta of the natural values q."""
@@ -342,7 +342,7 @@ class Evaluator:
 
     def _value(self, point: _Point) -> float:
         if not self._own:
-            return point.evaluation.value
+            return self._plan.in_units(point.evaluation.value)
         data, priors = np.split(point.evaluation.differences, [self.n_data])
         assessed = self._plan.criterion.assess(data, 0.5 * float(data @ data), None)
         return assessed.value + 0.5 * float(priors @ priors)

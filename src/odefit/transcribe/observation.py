@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,12 +13,15 @@ import numpy.typing as npt
 from odefit.compile.structure import compiled_structure
 from odefit.criteria.least_squares import heavy_measurements, root_weights
 from odefit.integrate import piece_ends
+from odefit.native.norm import norm
 from odefit.problem import Problem
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 _NONE = np.empty(0)
+ROUNDING = 4 * float(np.finfo(float).eps)
+"""Of the data: what is lost by their rounding, and by that of model values as large."""
 _ROUNDING = 1e-14  # of a datum, by which it may be missed on account of rounding
 
 
@@ -72,8 +74,8 @@ class Observations:
         First row of each experiment among all measurements.
     n_data, norm
         Number of measurements, norm of the weighted data (without heavy ones).
-    exact_norm, exact_root
-        Norms of the data of infinite weight and of their root weights, both as if of ordinary weight.
+    exact_norm
+        Norm of the data of infinite weight, as if of ordinary weight.
     heavy, heavy_root, heavy_factor
         Rows of the measurements with very large or infinite weights; the roots of those weights relative to
         those of ordinary measurements, descending; and what turns such a row into one of ordinary weight.
@@ -86,7 +88,6 @@ class Observations:
     n_data: int
     norm: float
     exact_norm: float
-    exact_root: float
     heavy: Indices
     heavy_root: Array
     heavy_factor: Array
@@ -123,17 +124,15 @@ def until(data: Observations, horizons: Sequence[float]) -> Observations:
     mask = np.concatenate(masks)
     is_heavy = np.zeros(mask.size, dtype=bool)
     is_heavy[data.heavy] = True
-    weighted = [o.weighted for o in data.of_experiment]
-    roots = np.concatenate([o.root_weight for o in data.of_experiment])
+    weighted = np.concatenate([o.weighted for o in data.of_experiment])
     heavy = mask[data.heavy]
     exact = data.exact[mask[data.exact]]
     return Observations(
         tuple(observed),
         (0, *np.cumsum([o.value.size for o in observed]).tolist()),
         int(mask.sum()),
-        float(np.linalg.norm(np.concatenate(weighted)[mask & ~is_heavy])),
-        float(np.linalg.norm(np.concatenate(weighted)[exact])),
-        float(np.linalg.norm(roots[exact])),
+        norm(weighted[mask & ~is_heavy]),
+        norm(weighted[exact]),
         (np.cumsum(mask) - 1)[data.heavy[heavy]],
         data.heavy_root[heavy],
         data.heavy_factor[heavy],
@@ -151,22 +150,18 @@ def _gathered(problem: Problem, use: str) -> Observations:
     relative = roots[source[heavy]] / ordinary[source[heavy]]
     order = np.argsort(-relative, kind="stable")
     heavy, relative = heavy[order], relative[order]
-    with np.errstate(over="ignore"):  # too large for a number: then so is the objective, and says so
-        squares = sum(float(np.square(o.weighted[~is_heavy[o.source]]).sum()) for o in observed)
-        weighted = np.concatenate([np.abs(o.weighted) for o in observed]) if observed else np.empty(0)
-        exact = source[np.isinf(roots[source])]
-        exact_norm = float(np.linalg.norm(ordinary[exact] * problem.measurements.value[exact]))
+    weighted = np.concatenate([o.weighted for o in observed]) if observed else np.empty(0)
+    exact = np.isinf(roots[source])
     return Observations(
         observed,
         (0, *np.cumsum(sizes).tolist()),
         sum(sizes),
-        math.sqrt(squares),
-        exact_norm,
-        float(np.linalg.norm(ordinary[exact])),
+        norm(weighted[~is_heavy[source]]),
+        norm(weighted[exact]),
         heavy,
         relative,
         np.where(np.isinf(relative), 1.0, 1.0 / relative),
-        _ROUNDING * weighted[heavy],
+        _ROUNDING * np.abs(weighted[heavy]),
     )
 
 

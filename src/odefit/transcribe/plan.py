@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, CompiledStructure, compile_problem
 from odefit.criteria import Criterion, criterion_named
-from odefit.criteria.least_squares import has_absolute_sigma
+from odefit.criteria.least_squares import common_factor, has_absolute_sigma
 from odefit.errors import FitError
 from odefit.integrate import Counters
 from odefit.native.records import Words
@@ -176,12 +176,17 @@ class Plan:
         have conditions in time.
     n_data, n_fitted
         Number of measurements, those that must be met exactly included, and left out.
+    factor
+        Of all weighted residuals; see `odefit.criteria.least_squares.common_factor`.
     """
 
-    def __init__(self, arrangement: Arrangement, compiled: CompiledProblem, criterion: Criterion) -> None:
+    def __init__(
+        self, arrangement: Arrangement, compiled: CompiledProblem, criterion: Criterion, factor: float = 1.0
+    ) -> None:
         self.arrangement = arrangement  # the table holds addresses of its arrays
         self.compiled = compiled
         self.criterion = criterion
+        self.factor = factor
         self.names = compiled.theta_names
         self.data = arrangement.data
         self.n_data = arrangement.data.n_data
@@ -199,9 +204,18 @@ class Plan:
         self.in_pieces = arrangement.in_pieces
 
     @property
+    def is_integrated(self) -> bool:
+        """Whether there is a differential equation in any observed experiment."""
+        return any(self.compiled.model(o.experiment).n_states > 0 for o in self.data.of_experiment)
+
+    @property
     def root_weights(self) -> npt.NDArray[np.float64]:
         """Root weights of the measurements of finite weight, in the order of the rows."""
         return self.arrangement.root_weights
+
+    def in_units(self, value: float) -> float:
+        """Return a sum of squares without the common factor; 0 or infinity where that is no number."""
+        return value / self.factor / self.factor
 
     def finite(self, differences: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Return the differences of the measurements of finite weight, priors left out."""
@@ -239,7 +253,8 @@ def _planned(problem: Problem, use: str, data: Observations | None) -> Plan:
         return arrangement
 
     key = ("arrangement", use, criterion.joint)
-    return Plan(arrange() if data is not None else problem.structure.kept.get(key, arrange), compiled, criterion)
+    arrangement = arrange() if data is not None else problem.structure.kept.get(key, arrange)
+    return Plan(arrangement, compiled, criterion, common_factor(problem))
 
 
 def _refuse(data: Observations, criterion: Criterion) -> None:

@@ -34,7 +34,7 @@ class Measured(NamedTuple):
         Columns of the seeds, and of all slots (-1: fixed), in the Jacobian.
     first_row
         Of its residuals.
-    order, width, residual, jacobian, slots, slopes, scratch
+    order, width, residual, blur, jacobian, slots, slopes, scratch
         Of one evaluation: order of derivatives, width of the Jacobian, where to write, values of all slots and their
         derivatives by theta, and room to work in.
     """
@@ -55,6 +55,7 @@ class Measured(NamedTuple):
     order: int = 0
     width: int = 0
     residual: Floats = _NONE
+    blur: Floats = _NONE
     jacobian: Floats = _NONE
     slots: Floats = _NONE
     slopes: Floats = _NONE
@@ -96,11 +97,10 @@ def task_records(
     task = Task(
         value=model.rhs.value, directions=model.rhs.directions, jacobian=model.rhs.jacobian, second=0,
         n=model.n_states, n_parameters=model.n_parameters, n_columns=columns.size,
-        n_directions=compiled.n_directions[o.experiment], start=float(o.t0), rtol=0.0, atol=0.0, max_steps=0, choices=0,
-        p=_NONE, u=_NONE, y0=_NONE, dy0=_NONE, dp=_NONE, d2y0=_NONE, d2p=_NONE, times=o.times, ends=o.ends,
-        kinks=compiled.tables[o.experiment].kinks,
-        steps=_NONE, orders=_NO_INDICES, counts=_NO_INDICES, stop=_NO_INDICES,
-        slots=compiled.tables[o.experiment].n_slots,
+        n_directions=compiled.n_directions[o.experiment], start=float(o.t0), rtol=0.0, max_step=0.0, max_steps=0,
+        choices=0, p=_NONE, u=_NONE, y0=_NONE, dy0=_NONE, dp=_NONE, d2y0=_NONE, d2p=_NONE, times=o.times, ends=o.ends,
+        kinks=compiled.tables[o.experiment].kinks, aims=_NONE, atol=_NONE, steps=_NONE, orders=_NO_INDICES,
+        counts=_NO_INDICES, stop=_NO_INDICES, slots=compiled.tables[o.experiment].n_slots,
         moving=int(model.switches is not None and model.switches.moving), sink=0, method=0,
     )  # fmt: skip
     switching = Switching.of(model.switches, o.ends, _NO_INDICES)

@@ -40,6 +40,7 @@ def write_rows(table, i, index, y, s, s2):
         m.residual[row] = weighted_residual(out[m.observable[k]], m.value[k], m.root_weight[k])
         if m.order >= 1:
             clear_rows(m.jacobian, m.width, row, row + 1)
+            m.blur[row] = m.root_weight[k] * _blur(task, m, m.observable[k], nonzeros, y)
             _add_up(task, m, m.observable[k], nonzeros, s, totals)
             for c in range(task.n_columns):
                 m.jacobian[row * m.width + m.columns[c]] = m.root_weight[k] * totals[c]
@@ -53,6 +54,20 @@ def clear_rows(jacobian, width, first, last):
     """Set rows to zero: one is so in columns that it does not depend on."""
     for e in range(first * width, last * width):
         jacobian[e] = 0.0
+
+
+@kernel(inline=True)
+def _blur(task, m, g, nonzeros, y):
+    """Return what the tolerances of the integration leave open in observable `g`: sum_j |dg/dy_j| (rtol |y_j| + atol).
+
+    What is not integrated, an offset say, or a model without states, has none.
+    """
+    total = 0.0
+    for e in range(m.row_ptr[g], m.row_ptr[g + 1]):
+        j = np.int64(m.col[e])
+        if j < task.n:
+            total += abs(nonzeros[e]) * (task.rtol * abs(y[0, j]) + task.atol[j])
+    return total
 
 
 @kernel(inline=True)
@@ -97,6 +112,19 @@ def tally(residual, jacobian, width, first, last, order):
                 bad = e // width
                 break
     return 0.5 * squares, bad
+
+
+@kernel(inline=True)
+def norm_of(values, first, last):
+    """Return the Euclidean norm of a stretch of `values`; their squares may be too small or too large for a number."""
+    largest, squares = 0.0, 0.0
+    for i in range(first, last):
+        largest = max(largest, abs(values[i]))
+    if largest == 0.0 or not math.isfinite(largest):
+        return largest
+    for i in range(first, last):
+        squares += (values[i] / largest) ** 2
+    return largest * math.sqrt(squares)
 
 
 @kernel(inline=True, allocating=True)

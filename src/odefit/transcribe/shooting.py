@@ -15,6 +15,7 @@ import numpy.typing as npt
 from odefit.integrate import Counters, Status, StepGrid, Trajectory, integrator
 from odefit.integrate.contract import Run
 from odefit.integrate.elimination import LinearAlgebra
+from odefit.integrate.experiment import experiment_aims
 from odefit.integrate.selection import Selection
 from odefit.integrate.task import SINK, Switching, Task
 from odefit.native.kernel_calls import kernel_address
@@ -59,17 +60,23 @@ class Shooter:
         self.adapted = False
         self._plan = plan
         self._integrator = integrator(settings.integrator)
-        self._rtol, self._atol, self._max_steps = settings.rtol, settings.atol, settings.max_steps
+        self._settings = settings
+        self._rtol, self._max_step, self._max_steps = settings.rtol, settings.max_step, settings.max_steps
         self._stop = _NEVER if stop is None else stop
         self._parallel = False
         self._counts = np.zeros(plan.first_count[-1], np.int64)
         self._table = plan.table.copy()
-        settle_tasks(self._table, plan.first_count, self._counts, (self._rtol, self._atol), self._stop.array, _sink())
-        self._shared = plan.shared
         compiled = plan.compiled
         self._inputs = [compiled.new_inputs(o.experiment) for o in plan.data.of_experiment]
         for row, u in zip(self._table, self._inputs, strict=True):
             FITTING.set(row, Task, "u", u)
+        aims = [experiment_aims(compiled, settings, o.experiment) for o in plan.data.of_experiment]
+        self._first_state = np.concatenate([[0], np.cumsum([one.size for one in aims])]).astype(np.int64)
+        # absolute tolerances of all tasks, asked for and found: the table has their addresses
+        self._tolerances = np.concatenate(aims), np.empty(self._first_state[-1])
+        numbers = self._rtol, self._max_step, *self._tolerances
+        settle_tasks(self._table, plan.first_count, self._counts, numbers, self._stop.array, _sink())
+        self._shared = plan.shared
         self._selections = [
             Selection(self._integrator, compiled.model(o.experiment), self._rtol, self._max_steps)
             for o in plan.data.of_experiment
@@ -79,13 +86,16 @@ class Shooter:
         self._told: list[LinearAlgebra | None] = [None] * len(self._selections)
         self._rooms: dict[int, _PieceRoom] = {i: _PieceRoom(self._table[i], n) for i, n in plan.in_pieces.items()}
 
-    def adapt(self, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
-        """Integrate all tasks at `x`, fill their rows, and keep the steps that were chosen."""
+    def adapt(self, x: Array, order: int, residual: Array, blur: Array, jacobian: Array) -> Shot:
+        """Integrate all tasks at `x`, fill their rows, and keep the steps that were chosen.
+
+        Below order 1, `blur` and `jacobian` have no rows; see `evaluate_tasks`.
+        """
         for i, selection in enumerate(self._selections):
             selection.choose()
             self._tell(i)
         n, started = len(self._selections), time.perf_counter()
-        shot = self._shoot_all(x, order, False, residual, jacobian)
+        shot = self._shoot_all(x, order, False, residual, blur, jacobian)
         if n > 1 and (time.perf_counter() - started) / n > WORTH_A_THREAD:
             self._parallel = allowed_threads() > 1
         self.adapted = shot.failed < 0
@@ -111,12 +121,13 @@ class Shooter:
             counts, passed = self._made_with[first[i] : first[i + 1]], _NO_ORDERS
             if i in self._made_pieces:
                 counts, passed = self._made_pieces[i]
-            result.append(StepGrid(method.name, steps[a:b], counts, noted, selection.algebra, passed))
+            absolute = self._tolerances[1][self._first_state[i] : self._first_state[i + 1]].copy()
+            result.append(StepGrid(method.name, steps[a:b], counts, noted, selection.algebra, passed, absolute))
         return result
 
-    def replay(self, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
+    def replay(self, x: Array, order: int, residual: Array, blur: Array, jacobian: Array) -> Shot:
         """Integrate all tasks at `x` on the present grids and fill their rows."""
-        return self._shoot_all(x, order, True, residual, jacobian)
+        return self._shoot_all(x, order, True, residual, blur, jacobian)
 
     def refusal(self, i: int) -> str:
         """Say which table task `i` asked in vain, "" if it did not."""
@@ -135,7 +146,8 @@ class Shooter:
         tables, u = compiled.structure.tables[o.experiment], compiled.new_inputs(o.experiment)
         run = Run.of(compiled.parameters(x, o.experiment, order), o.t0, o.times, o.ends).with_tables(tables, u)
         return self._integrator.solve(
-            compiled.model(o.experiment), run, grid=grid, rtol=self._rtol, atol=self._atol, order=order,
+            compiled.model(o.experiment), run, grid=grid, rtol=self._rtol,
+            atol=experiment_aims(compiled, self._settings, o.experiment), order=order, max_step=self._max_step,
             max_steps=self._max_steps, stop=self._stop,
         )  # fmt: skip
 
@@ -147,23 +159,23 @@ class Shooter:
             FITTING.put(row, selection.elimination)
             self._told[i] = selection.algebra
 
-    def _shoot_all(self, x: Array, order: int, replay: bool, residual: Array, jacobian: Array) -> Shot:
+    def _shoot_all(self, x: Array, order: int, replay: bool, residual: Array, blur: Array, jacobian: Array) -> Shot:
         """Shoot all tasks, in threads once one of them has been seen to take long."""
         n = len(self._selections)
         if not self._parallel:
-            return self._shoot(0, n, x, order, replay, residual, jacobian)
-        shots = thread_pool().map(lambda i: self._shoot(i, i + 1, x, order, replay, residual, jacobian), range(n))
+            return self._shoot(0, n, x, order, replay, residual, blur, jacobian)
+        shots = thread_pool().map(lambda i: self._shoot(i, i + 1, x, order, replay, residual, blur, jacobian), range(n))
         return reduce(Shot.and_also, shots)
 
     def _shoot(
-        self, first: int, last: int, x: Array, order: int, replay: bool, residual: Array, jacobian: Array
+        self, first: int, last: int, x: Array, order: int, replay: bool, residual: Array, blur: Array, jacobian: Array
     ) -> Shot:
         """Shoot the tasks `first` to `last` - 1; those that ask for something get it."""
         done: Shot | None = None
         where = _NO_ORDERS if replay else np.empty(last - first + 1, np.int64)
         while True:
             *fields, steps, orders = evaluate_tasks(
-                self._table, self._shared, first, last, x, order, replay, residual, jacobian, where
+                self._table, self._shared, first, last, x, order, replay, residual, blur, jacobian, where
             )
             shot = Shot._make(fields)
             behind = last if shot.failed < 0 else shot.failed
@@ -176,7 +188,7 @@ class Shooter:
             if shot.failed < 0:
                 return shot if done is None else done.and_also(shot)
             if shot.status == Status.SWITCHED:
-                alone = self._shoot_alone(behind, x, order, residual, jacobian)
+                alone = self._shoot_alone(behind, x, order, residual, blur, jacobian)
                 if alone.failed >= 0:
                     return alone
                 before = alone.and_also(shot._replace(failed=-1)) if behind > first else alone
@@ -192,7 +204,7 @@ class Shooter:
                 partial = shot._replace(failed=-1)
                 done, first = partial if done is None else done.and_also(partial), behind
 
-    def _shoot_alone(self, i: int, x: Array, order: int, residual: Array, jacobian: Array) -> Shot:
+    def _shoot_alone(self, i: int, x: Array, order: int, residual: Array, blur: Array, jacobian: Array) -> Shot:
         """Shoot task `i`, whose grid does not fit the order of its conditions in time, with steps of its own.
 
         The grid stays; a large error tells that it should be renewed.
@@ -205,7 +217,7 @@ class Shooter:
         while True:
             _tell(table[0], selection)
             FITTING.put(table[0], selection.elimination)
-            *fields, _, _ = evaluate_tasks(table, self._shared, 0, 1, x, order, False, residual, jacobian, where)
+            *fields, _, _ = evaluate_tasks(table, self._shared, 0, 1, x, order, False, residual, blur, jacobian, where)
             shot = Shot._make(fields)
             if shot.failed < 0:
                 return shot._replace(error_ratio=max(shot.error_ratio, _STALE), penalty=0.0)

@@ -17,6 +17,8 @@ class Shot(NamedTuple):
         Largest local integration error over tolerance.
     half_square, penalty, bad
         Half the sum of squares of measurements, and of priors; a row with a derivative that is not finite (-1: none).
+    resolution
+        Norm of what the integration does not resolve of the data; known at order 1.
     """
 
     failed: int
@@ -27,6 +29,7 @@ class Shot(NamedTuple):
     half_square: float = math.nan
     penalty: float = 0.0
     bad: int = -1
+    resolution: float = 0.0
 
     def and_also(self, other: Shot) -> Shot:
         """Return what is known of both together; the first failure counts."""
@@ -34,4 +37,5 @@ class Shot(NamedTuple):
             return self if self.failed >= 0 else other
         ratio, half_square = max(self.error_ratio, other.error_ratio), self.half_square + other.half_square
         penalty = self.penalty + other.penalty
-        return Shot(-1, 0, math.nan, -1, ratio, half_square, penalty, max(self.bad, other.bad))
+        resolution = math.hypot(self.resolution, other.resolution)
+        return Shot(-1, 0, math.nan, -1, ratio, half_square, penalty, max(self.bad, other.bad), resolution)

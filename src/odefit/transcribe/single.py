@@ -13,11 +13,13 @@ import numpy.typing as npt
 
 from odefit.criteria import Quadratic
 from odefit.integrate import Status, StepGrid, Trajectory, ending
+from odefit.native.norm import norm
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.solve import Evaluation, Failed, HeavyMisfit, LeastSquares, LinearModel, Smooth, quadratic_model
 from odefit.solve.bordered import BorderedLinear
 from odefit.solve.dense import DenseLinear
+from odefit.transcribe.nonfinite import words_for_observable
 from odefit.transcribe.observation import Observation, Observations
 from odefit.transcribe.plan import plan_of
 from odefit.transcribe.shooting import Shooter
@@ -63,6 +65,7 @@ class SingleShooting:
         self._criterion, self._joint = plan.criterion, plan.criterion.joint
         self._has_priors, self._has_heavy = plan.n_residuals > plan.n_data, plan.data.heavy.size > 0
         self._shooter = Shooter(plan, problem.settings, stop)
+        self._observables = problem.observables
         self._readapt = readapt
         self._generation = 0
         self._fresh: Evaluation | None = None
@@ -114,30 +117,33 @@ class SingleShooting:
         if not adapt and not self._shooter.adapted:
             return Failed(x, self._generation, "the last adaptation of the step grids failed")
         residual = np.empty(self.n_residuals)
+        blur = np.empty(self.n_data if order else 0)
         jacobian = np.empty((self.n_residuals if order else 0, self._n_columns))
         shoot = self._shooter.adapt if adapt else self._shooter.replay
-        shot = shoot(x, order, residual, jacobian)
+        shot = shoot(x, order, residual, blur, jacobian)
         if shot.failed >= 0:
             return Failed(x, self._generation, self._words_for_failure(shot), shot.status == Status.STOPPED)
         penalty, bad = shot.penalty, shot.bad
         differences = residual[: self.n_data] if self._has_priors else residual
         if not math.isfinite(shot.half_square + penalty):
-            return Failed(x, self._generation, self._words_for_nonfinite(residual))
+            return Failed(x, self._generation, self._words_for_nonfinite(x, residual))
         if bad >= 0:  # a NaN among the derivatives would look like no influence
             return Failed(x, self._generation, self._words_for_derivative(bad, jacobian))
         whole = jacobian[: self.n_data] if order and self._joint else None
         objective = self._criterion.assess(differences, shot.half_square, whole)
         if isinstance(objective, Quadratic):
-            return self._smooth(x, objective, residual, jacobian, order, shot.error_ratio, penalty)
+            return self._smooth(x, objective, residual, jacobian, order, shot)
         rows = residual
         if objective.slope is not None:
             rows = self._sloped(objective.residual, objective.slope, residual, jacobian)
         linear = self._linear(jacobian, rows) if order else None
         if self._has_heavy:
-            return self._weighted(x, rows, linear, shot.error_ratio)
+            return self._weighted(x, rows, linear, shot.error_ratio, blur)
         value = objective.value + penalty
         size = math.sqrt(2.0 * value if objective.slope is None else float(rows @ rows))
-        return LeastSquares(x, self._generation, value, rows, linear, size, shot.error_ratio, None, residual)
+        return LeastSquares(
+            x, self._generation, value, rows, linear, size, shot.error_ratio, None, residual, shot.resolution
+        )
 
     def _sloped(self, losses: Array, slope: Array, differences: Array, jacobian: Array) -> Array:
         """Return the rows of a criterion that is another sum than that of squares; those of priors stay."""
@@ -146,7 +152,9 @@ class SingleShooting:
             jacobian[:n] *= slope[:, None]
         return np.concatenate([losses, differences[n:]])
 
-    def _weighted(self, x: Array, residual: Array, linear: LinearModel | None, ratio: float) -> LeastSquares:
+    def _weighted(
+        self, x: Array, residual: Array, linear: LinearModel | None, ratio: float, blur: Array
+    ) -> LeastSquares:
         """Return the point where there are rows of very large weight."""
         data = self.plan.data
         tiny = data.heavy[np.abs(residual[data.heavy]) <= data.heavy_rounding]
@@ -155,9 +163,10 @@ class SingleShooting:
         misfit = residual[data.heavy] * data.heavy_factor
         finite = np.isfinite(data.heavy_root)
         value = light + 0.5 * float(np.sum(np.square(data.heavy_root[finite] * misfit[finite])))
-        heavy = HeavyMisfit(misfit, data.heavy_root, light)
+        resolution, exact = (norm(np.delete(blur, data.heavy)), norm(blur[data.exact])) if linear else (0.0, 0.0)
+        heavy = HeavyMisfit(misfit, data.heavy_root, light, exact)
         size = math.sqrt(2.0 * light)
-        return LeastSquares(x, self._generation, value, residual, linear, size, ratio, heavy, residual)
+        return LeastSquares(x, self._generation, value, residual, linear, size, ratio, heavy, residual, resolution)
 
     def _smooth(
         self,
@@ -166,15 +175,17 @@ class SingleShooting:
         differences: Array,
         jacobian: Array,
         order: int,
-        ratio: float,
-        penalty: float,
+        shot: Shot,
     ) -> Smooth:
         """Return the point of a criterion of all data together; priors add rows of their own."""
         linear = None
         if order and quadratic.gradient is not None and quadratic.hessian is not None:
             rows, right = jacobian[self.n_data :], differences[self.n_data :]
             linear = quadratic_model(quadratic.gradient + rows.T @ right, quadratic.hessian + rows.T @ rows)
-        return Smooth(x, self._generation, quadratic.value + penalty, linear, quadratic.size, ratio, differences)
+        value = quadratic.value + shot.penalty
+        return Smooth(
+            x, self._generation, value, linear, quadratic.size, shot.error_ratio, differences, shot.resolution
+        )
 
     def _linear(self, jacobian: Array, residual: Array) -> LinearModel:
         data = self.plan.data
@@ -189,15 +200,18 @@ class SingleShooting:
         names = self.plan.experiment_names
         return f"experiment '{names[number]}': {words}" if len(names) > 1 else words
 
-    def _words_for_nonfinite(self, residual: Array) -> str:
+    def _words_for_nonfinite(self, x: Array, residual: Array) -> str:
         bad = np.flatnonzero(~np.isfinite(residual))
         if not bad.size:
             return "the sum of squares is too large for a number"
         if bad[0] >= self.n_data:
             return "a prior has no finite value"
-        refusals = filter(None, map(self._shooter.refusal, range(len(self.observations))))
-        reason = next((f": {words}" for words in refusals), "")
-        return f"an observable has no finite value at t = {self._time_of(int(bad[0])):g}{reason}"
+        grids = self.grids or [None] * len(self.observations)
+
+        def states(o: Observation) -> Trajectory:
+            return self.trajectory(x, o, 0, grids[self.observations.index(o)])
+
+        return words_for_observable(self.plan, self._observables, int(bad[0]), states, self._shooter.refusal)
 
     def _words_for_derivative(self, row: int, jacobian: Array) -> str:
         column = int(np.flatnonzero(~np.isfinite(jacobian[row]))[0])

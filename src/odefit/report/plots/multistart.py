@@ -35,7 +35,7 @@ _MOST_PARAMETERS = 60
 _LONGEST_NAME = 28
 _MARKS = {
     "flat-valley": "v", "slow-progress": "^", "stalled": "x", "iteration-limit": "s", "infeasible": "d",
-    "no-influence": "P", "interrupted": "+", "failed": "*",
+    "too-sensitive": "X", "no-influence": "P", "interrupted": "+", "failed": "*",
 }  # fmt: skip
 
 

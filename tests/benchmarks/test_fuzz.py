@@ -1,0 +1,38 @@
+"""Mutated problem files: nothing but an OdefitError comes out, and no warning (``python -m benchmarks.fuzz``)."""
+
+from __future__ import annotations
+
+import pytest
+from benchmarks.fuzz import SMALL, SMALL_DATA, Files, case, run, sources
+
+SEED = 1
+
+
+@pytest.fixture(scope="module")
+def problems():
+    return sources()
+
+
+def test_problems_are_sound_to_begin_with(problems, tmp_path):
+    assert len(set(problems)) > 5
+    assert run(Files(SMALL.encode(), SMALL_DATA.encode()), tmp_path) == "all"
+
+
+def test_cases_can_be_made_again(problems):
+    made = [case(number, SEED, problems) for number in range(50)]
+    assert made == [case(number, SEED, problems) for number in range(50)]
+    assert len(set(made)) == 50
+    assert made != [case(number, SEED + 1, problems) for number in range(50)]
+
+
+@pytest.mark.parametrize("first", range(0, 500, 50))
+def test_mutated_files_are_read_or_refused(problems, first, tmp_path):
+    reached = [run(case(number, SEED, problems), tmp_path, fitting=False) for number in range(first, first + 50)]
+    assert set(reached) == {"load", "check"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(0, 500, 50))
+def test_mutated_files_are_fitted_or_refused(problems, first, tmp_path):
+    reached = {run(case(number, SEED, problems), tmp_path) for number in range(first, first + 50)}
+    assert reached <= {"load", "check", "fit", "report", "all"}
