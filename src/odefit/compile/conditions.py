@@ -25,7 +25,7 @@ import casadi as ca
 from odefit.compile.functions import SymbolicFunction
 from odefit.compile.switches import PIECE_LENGTH, PIECE_START, Split, split_at_conditions, stretched
 from odefit.compile.table_inputs import PlacedTables, TableShape, TimeCall
-from odefit.errors import ProblemError, UnsupportedError
+from odefit.errors import ProblemError
 from odefit.model import Model
 from odefit.problem import Experiment, Problem, initial_name, state_of_initial
 from odefit.problem.noise import sigma_expressions
@@ -35,7 +35,6 @@ from odefit.problem.resolution import (
     resolve_in_experiment,
     resolved,
     symbol_of,
-    tables_in,
 )
 
 Pattern = tuple[tuple[str, str | None], ...]
@@ -104,10 +103,8 @@ def split_of(problem: Problem, variant: Variant) -> Split | None:
     model = problem.model
     out = _resolved_in(problem, variant, [model.rhs[name] for name in model.states])
     states = stack(model.symbols[name] for name in model.states)
-    split = split_at_conditions(stack(out), model.symbols[model.time], states, beginning_of(problem))
-    for table in () if split is None else sorted(tables_in(split.switches)):
-        raise UnsupportedError(f"a condition in time that depends on the table '{table}'")
-    return split
+    corners = {shape.name: shape.corners for shape in variant.tables}
+    return split_at_conditions(stack(out), model.symbols[model.time], states, beginning_of(problem), corners)
 
 
 def beginning_of(problem: Problem) -> float:
