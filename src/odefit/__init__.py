@@ -46,11 +46,12 @@ if TYPE_CHECKING:
         sin,
         sinh,
         sqrt,
+        table,
         tan,
         tanh,
         where,
     )
-    from odefit.problem import Experiment, Measurements, Noise, Parameter, Period, Problem, Settings
+    from odefit.problem import Experiment, Measurements, Noise, Parameter, Period, Problem, Settings, Table
     from odefit.strategy import Comparison, FitResult, compare, with_synthetic_data
     from odefit.transcribe import Evaluator, PointEvaluation
 
@@ -76,6 +77,7 @@ __all__ = [
     "ProblemError",
     "Settings",
     "SimulationWarning",
+    "Table",
     "UnsupportedError",
     "absolute",
     "acos",
@@ -103,6 +105,7 @@ __all__ = [
     "sin",
     "sinh",
     "sqrt",
+    "table",
     "tan",
     "tanh",
     "where",
@@ -116,7 +119,7 @@ _HOMES = {
     ),
     "odefit.formats": ("measurements_from_frame",),
     "odefit.model": ("Model",),
-    "odefit.problem": ("Experiment", "Measurements", "Noise", "Parameter", "Period", "Problem", "Settings"),
+    "odefit.problem": ("Experiment", "Measurements", "Noise", "Parameter", "Period", "Problem", "Settings", "Table"),
     "odefit.strategy": ("Comparison", "FitResult", "compare", "with_synthetic_data"),
     "odefit.transcribe": ("Evaluator", "PointEvaluation"),
 }  # fmt: skip

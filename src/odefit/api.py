@@ -125,7 +125,11 @@ def simulate(
             message = f"experiment '{experiment.name}': {trajectory.sentence(compiled.model(number))}"
             warnings.warn(message, SimulationWarning, stacklevel=2)
         curves = curves_of(problem, compiled, number)
-        values = curves.values(experiment_times, trajectory.y, seeds.p)
+        u = compiled.new_inputs(number)
+        values = curves.values(experiment_times, trajectory.y, seeds.p, u)
+        refusal = compiled.structure.tables[number].refusal(u)
+        if refusal and not np.isfinite(values).all():  # what is not taken of two branches does not matter
+            warnings.warn(f"experiment '{experiment.name}': {refusal}", SimulationWarning, stacklevel=2)
         parts.append(_Part(experiment.name, experiment_times, curves.names, values))
     return _frame_of(parts)
 

@@ -28,6 +28,7 @@ constant = 2*k + m
 piece = if(x > 0.7, log(x - 0.7), 0)
 late = t*flux + e*x
 """
+NO_INPUTS = np.empty(0)
 TIMES = np.linspace(0.0, 2.0, 9)
 
 
@@ -78,7 +79,7 @@ def test_values_are_those_of_casadi(e, by_row):
     curves = curves_of(made, compiled, e, by_row=by_row)
     p, a, y = compiled.parameters(compiled.theta_start, e).p, np.array([1.7]), states()
     expected, _ = reference(made, e, curves.names, TIMES, y, p, a)
-    np.testing.assert_array_equal(curves.values(TIMES, y, p, a if by_row else np.empty(0)), expected)
+    np.testing.assert_array_equal(curves.values(TIMES, y, p, NO_INPUTS, a if by_row else np.empty(0)), expected)
 
 
 def test_what_depends_on_the_measurement_has_no_curve_of_its_own():
@@ -106,7 +107,7 @@ def test_derivatives_are_those_of_casadi(e, by_row):
     used = jacobian if by_row else jacobian[:, :, :-1]
     expected = used[:, :, 2:] @ np.concatenate((dp, da))
     expected[:, :, columns] += used[:, :, :2] @ s
-    found = curves.derivatives(TIMES, y, s, columns, p, dp, a, da)
+    found = curves.derivatives(TIMES, y, s, columns, p, dp, NO_INPUTS, a, da)
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
     assert np.isfinite(found[y[:, 0] > 0.7]).all()  # also `piece`, whose other branch has no value below 0.7
 
@@ -117,13 +118,13 @@ def test_nothing_is_computed_from_a_missing_state():
     curves, y = curves_of(made, compiled, 0), states()
     y[4, 1], y[6, 0] = math.nan, math.inf
     seeds = compiled.parameters(compiled.theta_start, 0)
-    values = curves.values(TIMES, y, seeds.p)
+    values = curves.values(TIMES, y, seeds.p, NO_INPUTS)
     assert np.isnan(values[[4, 6]]).all()
     whole = np.delete(values, [4, 6], axis=0)[:, [curves.names.index(name) for name in ("x", "flux", "capped")]]
     assert np.isfinite(whole).all()
     dp = compiled.all_derivatives(compiled.theta_start, 0)
     s = np.ones((TIMES.size, 2, compiled.columns[0].size))
-    slopes = curves.derivatives(TIMES, y, s, compiled.columns[0], seeds.p, dp)
+    slopes = curves.derivatives(TIMES, y, s, compiled.columns[0], seeds.p, dp, NO_INPUTS)
     assert np.isnan(slopes[[4, 6]]).all()
     assert np.isfinite(slopes[0, curves.names.index("constant")]).all()
 
@@ -133,9 +134,9 @@ def test_no_times_and_no_curves():
     compiled = compile_problem(made)
     curves = curves_of(made, compiled, 0)
     p, k, n = np.ones(3), len(curves.names), compiled.n_theta
-    assert curves.values(np.empty(0), np.empty((0, 2)), p).shape == (0, k)
+    assert curves.values(np.empty(0), np.empty((0, 2)), p, NO_INPUTS).shape == (0, k)
     nothing = np.empty((0, 2, 3))
-    slopes = curves.derivatives(np.empty(0), np.empty((0, 2)), nothing, np.arange(3), p, np.ones((3, n)))
+    slopes = curves.derivatives(np.empty(0), np.empty((0, 2)), nothing, np.arange(3), p, np.ones((3, n)), NO_INPUTS)
     assert slopes.shape == (0, k, n)
 
 
@@ -158,16 +159,16 @@ def test_derivatives_are_compiled_when_they_are_asked_for(caplog, monkeypatch, t
     with caplog.at_level(logging.INFO, logger="odefit.compile"):
         curves = Curves(made, compiled.variant(0).symbolic)
         y, p = states(), compiled.parameters(compiled.theta_start, 0).p
-        curves.values(TIMES, y, p)
+        curves.values(TIMES, y, p, NO_INPUTS)
         assert [r.message for r in caplog.records if "curves" in r.message] == [
             "compiling 7 curves (first derivatives)"
         ]
         files = set(tmp_path.rglob("*.obj"))
-        curves.derivatives(TIMES, y, np.zeros((9, 2, 0)), np.arange(0), p, np.ones((p.size, 1)))
+        curves.derivatives(TIMES, y, np.zeros((9, 2, 0)), np.arange(0), p, np.ones((p.size, 1)), NO_INPUTS)
         assert len(set(tmp_path.rglob("*.obj")) - files) == 1
         caplog.clear()
         again = Curves(made, compiled.variant(0).symbolic)  # from the disk
-        np.testing.assert_array_equal(again.values(TIMES, y, p), curves.values(TIMES, y, p))
+        np.testing.assert_array_equal(again.values(TIMES, y, p, NO_INPUTS), curves.values(TIMES, y, p, NO_INPUTS))
         assert not caplog.records
 
 
@@ -190,13 +191,15 @@ def test_bands_are_differentiated_through_the_whole_simulation(name):
 
     def values(shift: float):
         seeds, trajectory, a, _ = along(shift)
-        return curves.values(TIMES, trajectory.y, seeds.p, a)
+        return curves.values(TIMES, trajectory.y, seeds.p, NO_INPUTS, a)
 
     seeds, trajectory, a, slope = along(0.0, 1)
     da = np.zeros((1, compiled.n_theta))
     da[0, compiled.theta_names.index("e[blue]")] = slope[0]
     dp = compiled.all_derivatives(theta, 1)
-    found = curves.derivatives(TIMES, trajectory.y, trajectory.S, compiled.columns[1], seeds.p, dp, a, da)[:, :, column]
+    found = curves.derivatives(TIMES, trajectory.y, trajectory.S, compiled.columns[1], seeds.p, dp, NO_INPUTS, a, da)[
+        :, :, column
+    ]
     h = 1e-3
     numeric = (values(-2 * h) - 8 * values(-h) + 8 * values(h) - values(2 * h)) / (12 * h)
     smooth = [curves.names.index(other) for other in ("x", "z", "flux", "root", "constant", "late")]

@@ -93,7 +93,7 @@ LANGUAGE_ERRORS = [
     ("y = sqr(x)", 1, 5, "there is no function 'sqr'; did you mean 'sqrt'?"),
     ("y = Exp(x)", 1, 5, "there is no function 'Exp'; did you mean 'exp'?"),
     ("y = pow(x, 2)", 1, 5, "there is no function 'pow'; did you mean 'x^y'?"),
-    ("y = quux(x, 2)", 1, 5, "there is no function 'quux'; the functions are exp, log"),
+    ("y = quux(x, 2, 3)", 1, 5, "there is no function 'quux'; the functions are exp, log"),
     ("x' = x(t)\nx(0) = 1", 1, 6, "'x' is a state; write 'x', without '(t)'"),
     ("x' = x(0)\nx(0) = 1", 1, 6, "name the initial value instead"),
     ("y = b'", 1, 6, "a derivative stands only on the left"),
@@ -150,9 +150,6 @@ UNSUPPORTED = [
     ("y = min(x, over=t)", "aggregates such as min(..., over=t)", 1),
     ("y = d(u, r)", "space derivatives such as d(u, r)", 1),
     ("y = div(f, r)", "space derivatives such as div(u, r)", 1),
-    ("z = 1\ny = 2*u(t)", "tables such as u(t)", 2),
-    ("y = Tin(t + 1)", "tables such as Tin(t)", 1),
-    ("y = u (t)", "tables such as u(t)", 1),
 ]
 
 
@@ -161,6 +158,30 @@ def test_unsupported(text, what, line):
     with pytest.raises(UnsupportedError, match="^not supported yet: ") as caught:
         Model.from_text(text)
     assert str(caught.value) == f"not supported yet: {what} (line {line}: `{text.splitlines()[line - 1]}`)"
+
+
+TABLE_ERRORS = [
+    ("y = quux(x, 2)", 1, 5, "there is no function and no table 'quux'; give it as [tables.quux]"),
+    ("y = Heatt(t)", 1, 5, "there is no function and no table 'Heatt'; did you mean 'Heat'?"),
+    ("z = 1\ny = 2*Heat", 2, 7, "'Heat' is a table; write Heat(t), or Heat of something else"),
+    ("y = Heat(1, 2, 3)", 1, 5, "the table Heat() takes one or two arguments, but 3 came"),
+    ("y = Heat(t=3)", 1, 11, "'=' inside an expression"),
+    ("Heat' = 1\nHeat(0) = 0", 1, 1, "'Heat' is a table too; a name has one meaning: rename one of the two"),
+    ("Heat = 1", 1, 1, "'Heat' is a table too"),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "column", "message"), TABLE_ERRORS)
+def test_language_error_with_tables_that_are_known(text, line, column, message):
+    with pytest.raises(LanguageError, match=f"^line {line}: ") as caught:
+        Model.from_text(text, tables=["Heat"])
+    assert message in str(caught.value)
+    assert (caught.value.line, caught.value.column) == (line, column)
+
+
+@pytest.mark.parametrize("text", ["z = 1\ny = 2*u(t)", "y = u(t + 1)", "y = u (t)", "y = u(t, 2)", "y = u(u(t))"])
+def test_what_is_no_function_is_a_table_as_long_as_tables_are_not_known(text):
+    assert list(Model.from_text(text).tables) == ["u"]
 
 
 @pytest.mark.parametrize("text", ["", "  \n\n", "# nothing\n"])

@@ -48,9 +48,9 @@ def numbers(model: Model) -> list[float]:
 def test_a_pickle_holds_the_same_equations(kind, protocol):
     model = MODELS[kind]()
     other = pickle.loads(pickle.dumps(model, protocol))
-    for name in ("time", "states", "parameters", "algebraic", "inputs", "implicit", "events", "source"):
+    for name in ("time", "states", "parameters", "algebraic", "implicit", "events", "source"):
         assert getattr(other, name) == getattr(model, name)
-    for name in ("rhs", "initial", "definitions", "symbols", "mass"):
+    for name in ("rhs", "initial", "definitions", "symbols", "tables", "mass"):
         assert list(getattr(other, name)) == list(getattr(model, name))
         assert {key: str(value) for key, value in getattr(other, name).items()} == {
             key: str(value) for key, value in getattr(model, name).items()

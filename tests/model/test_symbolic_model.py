@@ -34,9 +34,9 @@ def test_mappings_are_read_only(field):
 
 def test_contract_fields_are_empty():
     model = Model.from_text(BARNES)
-    assert (model.algebraic, model.inputs, dict(model.mass), model.implicit, model.events) == (
+    assert (model.algebraic, dict(model.tables), dict(model.mass), model.implicit, model.events) == (
         (),
-        (),
+        {},
         {},
         (),
         (),

@@ -149,8 +149,7 @@ EXPERIMENT_MISTAKES = {
         UnsupportedError,
         "several periods in experiment 'a'",
     ),
-    "tables": (lambda: Experiment("a", tables=("u",)), UnsupportedError, "tables and events in experiment 'a'"),
-    "events": (lambda: Experiment("a", events=("e",)), UnsupportedError, "tables and events in experiment 'a'"),
+    "events": (lambda: Experiment("a", events=("e",)), UnsupportedError, "events in experiment 'a'"),
     "use": (
         lambda: Experiment("a", use="train"),
         ProblemError,
@@ -273,7 +272,7 @@ def test_from_columns(mistake):
 
 
 PROBLEM_MISTAKES = {
-    "tables": ({"tables": {"u": 1}}, UnsupportedError, "not supported yet: 'tables' of a problem"),
+    "tables": ({"tables": {"u": 1}}, ProblemError, "the table 'u' is 1; give an odefit.Table"),
     "constraints": ({"constraints": ("k1 <= k2",)}, UnsupportedError, 'the constraint "k1 <= k2"'),
     "rule without expression": ({"constraints": ("~ normal(0, 1)",)}, ProblemError, "has nothing before '~'"),
     "uniform rule": ({"constraints": ("k1 ~ uniform(0, 1)",)}, ProblemError, "a uniform prior is bounds"),

@@ -289,14 +289,17 @@ SYSBIO_STEPS = [
     ("an estimated sigma in .noise. default", [('sigma = "estimate"', 'sigma = "20 %"')]),
 ]
 
-CYCLE = "U [V],T_surf [K],time,cell\n3.9,298,0,c1\n3.8,299,10,c1\n"
-BATTERY_FILES = {"wltp_1.csv": CYCLE, "wltp_2.csv": CYCLE.replace("c1", "c2")}
+CYCLE = "U [V],T_surf [K],time,cell,current_A\n3.9,298,0,c1,1\n3.8,299,10,c1,2\n"
+POTENTIAL = "x,U\n0,4.2\n0.5,3.8\n1,3\n"
+BATTERY_FILES = {
+    "wltp_1.csv": CYCLE,
+    "wltp_2.csv": CYCLE.replace("c1", "c2"),
+    "ocp_graphite.csv": POTENTIAL,
+    "ocp_nmc.csv": POTENTIAL,
+}
 # the example leaves its constants out
 CONSTANTS = '[parameters]\n"*" = { start = 1, fixed = true }\n'
 BATTERY_STEPS = [
-    (r"\[tables.I\]", [('[tables.I]\ncolumn = "current_A"\nkind = "hold"\n', "")]),
-    (r"\[tables.Un\]", [('[tables.Un]\nfile = "ocp_graphite.csv"\nkind = "cubic"\n', "")]),
-    (r"\[tables.Up\]", [('[tables.Up]\nfile = "ocp_nmc.csv"\nkind = "cubic"\noutside = "error"\n', "")]),
     (
         r"\[grids.r\]",
         [('[grids.r]\nfrom = 0\nto = "Rn"\npoints = 20\ngeometry = "sphere"\nspacing = "geometric 0.8"\n', "")],
@@ -309,11 +312,8 @@ BATTERY_STEPS = [
     ("events on a state", [('when V < 2.5: stop "cut-off voltage"\n', "")]),
     ("space derivatives", [("cn' = div(Dn*d(cn, r), r)", "cn' = -Dn*cn/Rn")]),
     ("space derivatives", [("cp' = div(Dp*d(cp, x), x)", "cp' = -Dp*cp/Rp")]),
-    (r"tables such as I\(t\)", [("I(t)", "current")]),
-    (r"tables such as Up\(", [("Up(xp)", "Up*xp")]),
     (r"values at a point such as cn\(r=", [("cn(r=Rn)", "cn")]),
     (r"values at a point such as cp\(x=", [("cp(x=Rp)", "cp")]),
-    (r"tables such as Un\(", [("Un(xs)", "Un*xs")]),
     (r"aggregates such as mean\(", [("mean(cn, over=r)", "cn")]),
     ("an estimated sigma in .noise. V", [('sigma = "estimate"', "sigma = 0.01"), ("[parameters]\n", CONSTANTS)]),
     (r"'correlated' in \[noise\] V", [(", correlated = true", "")]),
@@ -321,17 +321,7 @@ BATTERY_STEPS = [
 
 EPI_FILES = {"cases.csv": "date,cases,deaths,sero\n2020-03-02,10,3,\n2020-03-03,12,1,0.1\n"}
 EPI_STEPS = [
-    (
-        r"\[tables.beta\]",
-        [
-            ('[tables.beta]\nx = ["2020-03-01", "2020-03-20", "2020-05-11", "2020-07-01"]\n', ""),
-            ('y = ["b1", "b2", "b3", "b4"]\nkind = "hold"\n', ""),
-        ],
-    ),
-    (r"\[tables.rho\]", [('[tables.rho]\nx = [0, 120]\ny = ["rho1", "rho2"]\nkind = "linear"\n', "")]),
     ("boundary conditions and events at a time", [("at t = t_import: E += 50\n", "")]),
-    (r"tables such as beta\(t\)", [("beta(t)", "b1")]),
-    (r"tables such as rho\(t\)", [("rho(t)", "rho1*rho2")]),
     (r"aggregates such as integral", [("integral(sigma*E, over=t)", "sigma*E")]),
     (r"aggregates such as integral", [("integral(gamma*I, over=t)", "gamma*I")]),
     ('the distribution "negbinomial" in .noise. cases', [('{ distribution = "negbinomial", phi = "phi" }', '"5 %"')]),

@@ -58,7 +58,6 @@ TOML = {
     "time is no name": ("time = '2x'\n" + GOOD, "is not a name"),
     "section is no table": ("model = 3", r"\[model\] must be a table of keys, not 3"),
     "events": (GOOD + "[events]\nfile = 'e.csv'\n", r"not supported yet: \[events\]"),
-    "tables": (GOOD + "[tables.U]\nfile = 'e.csv'\n", r"not supported yet: \[tables.U\]"),
     "grids": (GOOD + "[grids.r]\nfrom = 0\n", r"not supported yet: \[grids.r\]"),
     "no equations": (PARAMETERS + DATA, "there are no equations"),
     "equation mistake": (GOOD.replace("k*A - k2", "k*A - * k2"), "equations, line 2:"),

@@ -24,24 +24,32 @@ import casadi as ca
 
 from odefit.compile.functions import SymbolicFunction
 from odefit.compile.switches import PIECE_LENGTH, PIECE_START, Split, split_at_conditions, stretched
+from odefit.compile.table_inputs import PlacedTables, TableShape, TimeCall
 from odefit.errors import ProblemError
 from odefit.model import Model
 from odefit.problem import Experiment, Problem, initial_name, state_of_initial
 from odefit.problem.noise import sigma_expressions
-from odefit.problem.resolution import computed_parameters, names_in, resolve_in_experiment, resolved, symbol_of
+from odefit.problem.resolution import (
+    computed_parameters,
+    names_in,
+    resolve_in_experiment,
+    resolved,
+    symbol_of,
+)
 
 Pattern = tuple[tuple[str, str | None], ...]
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One right-hand side: definitions that are entries of p, and expressions put in their place.
+    """One right-hand side: definitions that are entries of p, expressions put in their place, and shapes of tables.
 
     `moving`: conditions in time depend on parameters, and start and length of a piece are the last entries of p.
     """
 
     lifted: tuple[str, ...]
     inlined: tuple[tuple[str, str], ...]
+    tables: tuple[TableShape, ...] = ()
     moving: bool = False
 
 
@@ -63,8 +71,8 @@ def stack(parts: Iterable[Any]) -> Any:
     return ca.vertcat(*scalars) if scalars else ca.SX(0, 1)
 
 
-def variant_of(problem: Problem, pattern: Pattern) -> Variant:
-    """Decide what is lifted and what is inlined for the experiments with this pattern."""
+def variant_of(problem: Problem, pattern: Pattern, tables: tuple[TableShape, ...] = ()) -> Variant:
+    """Decide what is lifted and what is inlined for the experiments with this pattern and such tables."""
     model = problem.model
     moving = {model.time, *model.states}
     ever = {name for e in problem.experiments for name in e.overrides if state_of_initial(name) is None}
@@ -84,7 +92,7 @@ def variant_of(problem: Problem, pattern: Pattern) -> Variant:
             inlined.append((name, text))
         elif not moves and name in model.definitions:
             lifted.append(name)
-    fixed = Variant(tuple(lifted), tuple(inlined))
+    fixed = Variant(tuple(lifted), tuple(inlined), tables)
     split = split_of(problem, fixed)
     moving = split is not None and split.depends_on_parameters(model.symbols[model.time])
     return replace(fixed, moving=moving)
@@ -95,7 +103,8 @@ def split_of(problem: Problem, variant: Variant) -> Split | None:
     model = problem.model
     out = _resolved_in(problem, variant, [model.rhs[name] for name in model.states])
     states = stack(model.symbols[name] for name in model.states)
-    return split_at_conditions(stack(out), model.symbols[model.time], states, beginning_of(problem))
+    corners = {shape.name: shape.corners for shape in variant.tables}
+    return split_at_conditions(stack(out), model.symbols[model.time], states, beginning_of(problem), corners)
 
 
 def beginning_of(problem: Problem) -> float:
@@ -112,16 +121,17 @@ def _resolved_in(problem: Problem, variant: Variant, expressions: list[Any]) -> 
 def parameters_of(problem: Problem, variant: Variant) -> tuple[str, ...]:
     """Return the entries of p.
 
-    They are the model's parameters that are not chosen by row, what is lifted, own ones of sigma and, with
-    moving ends of pieces, start and length of the piece.
+    They are the model's parameters that are not chosen by row, what is lifted, own ones of sigma and of tables, and
+    with moving ends of pieces start and length of the piece.
     """
     by_row = problem.slots.by_row
     texts = dict.fromkeys(sigma_expressions(problem).values())
     sigmas = (resolve_in_experiment(problem, problem.expression(text), None) for text in texts)
-    sigma_names = {name for sigma in sigmas for name in names_in(sigma)} & {*problem.own_symbols} - {*by_row}
+    further = {name for sigma in sigmas for name in names_in(sigma)} & {*problem.own_symbols} - {*by_row}
+    further |= {name for shape in variant.tables for name in shape.names} & {*problem.own_symbols}
     model = (name for name in problem.model.parameters if name not in by_row)
     piece = (PIECE_START, PIECE_LENGTH) if variant.moving else ()
-    return (*model, *variant.lifted, *sorted(sigma_names), *piece)
+    return (*model, *variant.lifted, *sorted(further), *piece)
 
 
 def formal_parameters(problem: Problem) -> tuple[str, ...]:
@@ -151,15 +161,20 @@ def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> Symbol
     unused = {**dict.fromkeys(inlined, ca.SX.nan()), PIECE_START: ca.SX(0), PIECE_LENGTH: ca.SX(0)}
     expressions = [unused[name] if name in unused else symbol_of(problem, name) for name in names]
     expressions += [initial[name] for name in model.states]
+    tables = PlacedTables(problem, variant.tables)
     outputs = resolved(problem, expressions, replacing)
     formal = formal_parameters(problem)
     _refuse_unknown(problem, [*names, *map(initial_name, model.states)], outputs, {*formal} - inlined, constants)
     return SymbolicFunction(
         name="map",
         time=ca.SX.sym("t"),
-        arrays=(("q", stack(symbol_of(problem, name) for name in formal)), ("c", stack(constants)), ("u", ca.SX(0, 1))),
+        arrays=(
+            ("q", stack(symbol_of(problem, name) for name in formal)),
+            ("c", stack(constants)),
+            ("u", tables.inputs),
+        ),
         by=("q",),
-        out=stack(outputs),
+        out=tables.placed(stack(outputs)),
     )
 
 
@@ -197,6 +212,7 @@ def model_functions(
     texts = sigma_expressions(problem)
     expressions += [problem.expression(texts[name]) if name in texts else ca.SX(0) for name in observables if texts]
     outputs = _resolved_in(problem, variant, expressions)
+    tables = PlacedTables(problem, variant.tables)
     n, m = len(model.states), len(observables)
     for name, expression in zip(model.states, outputs[:n], strict=True):
         for other in sorted(names_in(expression) & {*by_row}):
@@ -208,7 +224,7 @@ def model_functions(
     piece = ca.SX.sym("piece", 2) if variant.moving else ca.SX(0, 1)
     p = stack(symbol_of(problem, name) for name in names if name not in (PIECE_START, PIECE_LENGTH))
     y = stack(model.symbols[name] for name in model.states)
-    common = (("y", y), ("p", ca.vertcat(p, piece)), ("u", ca.SX(0, 1)))
+    common = (("y", y), ("p", ca.vertcat(p, piece)), ("u", tables.inputs))
     a = stack(symbol_of(problem, name) for name in by_row)
     time = model.symbols[model.time]
     # a parameter of the problem's own that an inlined expression uses must reach the right-hand side
@@ -219,25 +235,40 @@ def model_functions(
             "trajectory uses it; add it to the equations as a definition of its own."
         )
     by_measurement = (*common, ("a", a))
+    observed = tables.placed(stack(outputs[n:]))
     functions = {
-        "rhs": SymbolicFunction("rhs", time, common, ("y", "p"), stack(outputs[:n]), directional=True)
+        "rhs": SymbolicFunction(
+            "rhs", time, common, ("y", "p"), tables.placed(stack(outputs[:n]), within_piece=True), directional=True
+        )
         if split is None or not split.inputs.numel()
-        else _right_hand_side(split, time, y, p, moving=variant.moving),
-        "observe": SymbolicFunction("observe", time, by_measurement, ("y", "p", "a"), stack(outputs[n : n + m])),
+        else _right_hand_side(split, tables, time, y, p, moving=variant.moving),
+        "observe": SymbolicFunction("observe", time, by_measurement, ("y", "p", "a"), observed[:m]),
     }
     if texts:
-        functions["sigma"] = SymbolicFunction("sigma", time, by_measurement, ("y", "p", "a"), stack(outputs[n + m :]))
+        functions["sigma"] = SymbolicFunction("sigma", time, by_measurement, ("y", "p", "a"), observed[m:])
     if split is not None and split.inputs.numel():
         functions["switches"] = _switch_function(split, time, ca.vertcat(p, piece))
     return functions
 
 
-def _right_hand_side(split: Split, time: Any, y: Any, p: Any, *, moving: bool) -> SymbolicFunction:
+def time_calls(problem: Problem, variant: Variant) -> tuple[tuple[TimeCall, ...], tuple[tuple[str, str], ...]]:
+    """Return the calls of tables at a time in the right-hand side, and text and table of those at something moving."""
+    if not variant.tables:
+        return (), ()
+    tables = PlacedTables(problem, variant.tables)
+    rhs = [problem.model.rhs[name] for name in problem.model.states]
+    tables.placed(stack(_resolved_in(problem, variant, rhs)), within_piece=True)
+    return tuple(tables.time_calls), tuple(tables.moving_calls.items())
+
+
+def _right_hand_side(
+    split: Split, tables: PlacedTables, time: Any, y: Any, p: Any, *, moving: bool
+) -> SymbolicFunction:
     """Return the right-hand side within a piece; with moving ends in the fraction of the piece."""
-    out, piece = split.out, ca.SX(0, 1)
+    out, piece = tables.placed(split.out, within_piece=True), ca.SX(0, 1)
     if moving:
-        out, time, piece = stretched(split.out, time)
-    arrays = (("y", y), ("p", ca.vertcat(p, piece)), ("u", split.inputs))
+        out, time, piece = stretched(out, time)
+    arrays = (("y", y), ("p", ca.vertcat(p, piece)), ("u", ca.vertcat(tables.inputs, split.inputs)))
     return SymbolicFunction("rhs", time, arrays, ("y", "p"), out, directional=True)
 
 

@@ -56,13 +56,13 @@ class Curves:
     def _derivative(self) -> NativeFunction:
         return _compiled(self._symbolic)
 
-    def values(self, times: Array, y: Array, p: Array, a: Array = _NOTHING) -> Array:
-        """Return the curves, shape (m, len(names)), for times (m,) and states (m, n).
+    def values(self, times: Array, y: Array, p: Array, u: Array, a: Array = _NOTHING) -> Array:
+        """Return the curves, shape (m, len(names)), for times (m,) and states (m, n), with inputs `u`.
 
         Where a state is missing, everything is: max(x, 0) of a missing x is no result.
         """
         out = np.empty((times.size, len(self.names)))
-        curves_along(self._value.value, times, y, p, a, out)
+        curves_along(self._value.value, times, y, p, u, a, out)
         return out
 
     def derivatives(
@@ -73,6 +73,7 @@ class Curves:
         columns: npt.NDArray[np.int64],
         p: Array,
         dp: Array,
+        u: Array,
         a: Array = _NOTHING,
         da: Array | None = None,
     ) -> Array:
@@ -88,7 +89,7 @@ class Curves:
         function = self._derivative
         seeds = _by_rows(dp if da is None else np.concatenate((dp, da)))
         out = np.zeros((times.size, len(self.names), dp.shape[1]))
-        slopes_along(function.jacobian, function.row_ptr, function.col, times, y, p, a, s, columns, seeds, out)
+        slopes_along(function.jacobian, function.row_ptr, function.col, times, y, (p, u, a), s, columns, seeds, out)
         return out
 
 
@@ -113,7 +114,7 @@ def _is_missing(y, i):
 
 
 @kernel
-def curves_along(function, times, y, p, a, out):
+def curves_along(function, times, y, p, u, a, out):
     """Fill `out` (m, k) with the curves at the times; see `Curves.values`.
 
     Parameters
@@ -121,7 +122,7 @@ def curves_along(function, times, y, p, a, out):
     function
         Address of ``curves(t, y, p, u, a)``.
     """
-    (m, k), n, u = out.shape, y.shape[1], np.empty(0)
+    (m, k), n = out.shape, y.shape[1]
     for i in range(m):
         if _is_missing(y, i):
             out[i] = np.nan
@@ -130,18 +131,21 @@ def curves_along(function, times, y, p, a, out):
 
 
 @kernel
-def slopes_along(function, row_ptr, col, times, y, p, a, s, columns, seeds, out):
+def slopes_along(function, row_ptr, col, times, y, arguments, s, columns, seeds, out):
     """Add the derivatives of the curves by all thetas to `out` (m, k, n_theta); see `Curves.derivatives`.
 
     Parameters
     ----------
     function, row_ptr, col
         Address and pattern of the derivatives by (y, p, a).
+    arguments
+        p, u and a.
     seeds
         Derivatives of (p, a) by all thetas: row pointers, columns, values.
     """
     ptr, thetas, values = seeds
-    n, u, nonzeros = y.shape[1], np.empty(0), np.empty(col.size)
+    p, u, a = arguments
+    n, nonzeros = y.shape[1], np.empty(col.size)
     for i in range(times.size):
         if _is_missing(y, i):
             out[i] = np.nan

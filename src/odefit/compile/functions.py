@@ -8,6 +8,8 @@ vector z (states and parameters, say).  Native code is made for
 * the derivative in `LANES` directions at once, ``out_ia = sum_j dF_i/dz_j v_ja``, if asked for;
 * the second derivative in two directions, ``out_i = sum_jk d2F_i/dz_j dz_k v_j w_k``, made on demand.
 
+They may call tables, whose slots stand in the array "u" (see `odefit.compile.differentiation`).
+
 Functions with conditions are differentiated forward: there the untaken branch is masked *after* its
 derivative was formed, so its NaN or infinity cannot spread (backward, it would be multiplied by 0).
 """
@@ -25,6 +27,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import store
+from odefit.compile.differentiation import directional, jacobian
 from odefit.compile.machine import LoadedObject, build_object
 from odefit.compile.tape import SECOND_DIRECTIONS, assembly, uses_conditions
 
@@ -64,6 +67,10 @@ class SymbolicFunction:
     def _z(self) -> Any:
         return ca.vertcat(*(array for name, array in self.arrays if name in self.by))
 
+    @cached_property
+    def _inputs(self) -> Any:
+        return dict(self.arrays).get("u", ca.SX(0, 1))
+
     def _function(self, name: str, out: Any, *extra: Any) -> Any:
         dense = ca.densify(out) if out.numel() else ca.SX(0, 1)
         return ca.Function(name, [self.time, *(array for _, array in self.arrays), *extra], [dense])
@@ -72,7 +79,7 @@ class SymbolicFunction:
         """Return the function of the Jacobian's non-zeros by rows, row pointers and columns."""
         options = {"helper_options": {"enable_reverse": False}} if uses_conditions(self.value) else {}
         # CasADi stores by columns: the columns of the transpose are our rows.
-        transposed = ca.jacobian(self.out, self._z, options).T
+        transposed = jacobian(self.out, self._z, self._inputs, options).T
         pattern = transposed.sparsity()
         nonzeros = ca.vertcat(*transposed.nonzeros()) if transposed.nnz() else ca.SX(0, 1)
         return self._function(f"{self.name}_jacobian", nonzeros), list(pattern.colind()), list(pattern.row())
@@ -80,14 +87,14 @@ class SymbolicFunction:
     def directions(self) -> Any:
         """Return the function of the derivative in a direction, one array ``v_a`` for each array a of z."""
         parts = [ca.SX.sym(f"v_{name}", array.numel()) for name, array in self.arrays if name in self.by]
-        return self._function(f"{self.name}_directions", ca.jtimes(self.out, self._z, ca.vertcat(*parts)), *parts)
+        along = directional(self.out, self._z, ca.vertcat(*parts), self._inputs)
+        return self._function(f"{self.name}_directions", along, *parts)
 
     def second(self) -> Any:
         """Return the function of the second derivative in two directions."""
         v = ca.SX.sym("v", self._z.numel())
         w = ca.SX.sym("w", self._z.numel())
-        # jtimes is forward differentiation
-        along = ca.jtimes(ca.jtimes(self.out, self._z, v), self._z, w)
+        along = directional(directional(self.out, self._z, v, self._inputs), self._z, w, self._inputs)
         return self._function(f"{self.name}_second", along, v, w)
 
 

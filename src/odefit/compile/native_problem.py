@@ -20,12 +20,14 @@ from odefit.compile.conditions import (
     parameters_of,
     pattern_of,
     split_of,
+    time_calls,
     variant_of,
 )
 from odefit.compile.edges import states_at_edges
 from odefit.compile.functions import FunctionLibrary, NativeFunction
 from odefit.compile.penalties import penalty_function
 from odefit.compile.switches import Split
+from odefit.compile.table_inputs import TimeCall, shapes_of
 from odefit.errors import UnsupportedError
 from odefit.model.kept import Kept
 from odefit.problem import Problem
@@ -65,7 +67,8 @@ class CompiledModel:
 
     ``rhs.value(t, y, p, u, out)``, its Jacobian with respect to (y, p) in CSR, and D2f[v, w].  What integrators work
     out from its pattern is `kept` here.  `switches` say where its inputs u change (None: it has none), `on_states`
-    names conditions on states.
+    names conditions on states.  `time_calls` are the calls of tables in it whose knots are times, `moving_calls` text
+    and table of those whose argument changes otherwise.
     """
 
     states: tuple[str, ...]
@@ -73,6 +76,8 @@ class CompiledModel:
     rhs: NativeFunction
     switches: Switches | None = None
     on_states: tuple[str, ...] = ()
+    time_calls: tuple[TimeCall, ...] = ()
+    moving_calls: tuple[tuple[str, str], ...] = ()
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
     @cached_property
@@ -126,7 +131,7 @@ def native_problem(problem: Problem) -> NativeProblem:
 def _fingerprint(problem: Problem) -> tuple[Any, ...]:
     """Return everything beside the model that decides which code a problem needs."""
     names = tuple((p.name, p.expression, p.per, p.penalty and p.penalty.kind) for p in problem.parameters)
-    patterns = tuple(pattern_of(e) for e in problem.experiments)
+    patterns = tuple((pattern_of(e), shapes_of(problem, e)) for e in problem.experiments)
     rules = tuple((rule.expression, rule.prior.kind) for rule in problem.rules)
     sigmas = tuple(sigma_expressions(problem).items())
     layout = problem.structure.slots
@@ -139,16 +144,16 @@ def _fingerprint(problem: Problem) -> tuple[Any, ...]:
 
 def _build(problem: Problem) -> NativeProblem:
     model = problem.model
-    for what in ("algebraic", "inputs", "mass", "implicit", "events"):
+    for what in ("algebraic", "mass", "implicit", "events"):
         if getattr(model, what):
             raise UnsupportedError(f"models with '{what}'")
-    patterns = [pattern_of(e) for e in problem.experiments]
+    patterns = [(pattern_of(e), shapes_of(problem, e)) for e in problem.experiments]
     distinct = list(dict.fromkeys(patterns))
-    symbolic = [variant_of(problem, pattern) for pattern in distinct]
+    symbolic = [variant_of(problem, *pattern) for pattern in distinct]
     variants = list(dict.fromkeys(symbolic))
     maps = [
         FunctionLibrary("parameter map", [map_function(problem, variant, pattern)])["map"]
-        for variant, pattern in zip(symbolic, distinct, strict=True)
+        for variant, (pattern, _) in zip(symbolic, distinct, strict=True)
     ]
     penalty = penalty_function(problem)
     return NativeProblem(
@@ -172,7 +177,8 @@ def _build_variant(problem: Problem, variant: Variant) -> NativeVariant:
     if split is not None and "switches" in functions:
         switches = _switches(library["switches"], split, moving=variant.moving)
     on_states = () if split is None else split.on_states
-    model = CompiledModel(problem.model.states, names, library["rhs"], switches, on_states)
+    calls = time_calls(problem, variant)
+    model = CompiledModel(problem.model.states, names, library["rhs"], switches, on_states, *calls)
     relative = states_at_edges(functions["observe"].value, library["rhs"], n)
     return NativeVariant(model, library["observe"], sigma, variant, relative)
 

@@ -43,6 +43,8 @@ class Mapping(NamedTuple):
         Which slots are its inputs q, and the experiment's numbers.
     column
         For each entry of q its column among the seeds (-1: none).
+    u
+        Inputs, see `odefit.compile.table_inputs`.
     """
 
     value: int
@@ -53,6 +55,7 @@ class Mapping(NamedTuple):
     gather: Integers
     constants: Floats
     column: Integers
+    u: Floats
 
 
 @kernel(inline=True)
@@ -86,7 +89,7 @@ def _scatter(mapping, nonzeros, slope, n_parameters, n_columns, dp, dy0):
 def _second_seeds(mapping, t0, q, nonzeros, slope, bend, n_parameters, d2p, d2y0):
     """Fill d2(p, y0)[a, b] = D2P[v_a, v_b] + (a = b) dP/dq_a d2q_a/dtheta_a^2, with v_a = e_a dq_a/dtheta_a."""
     n_q, n_out = q.size, mapping.row_ptr.size - 1
-    nothing, out = np.empty(0), np.empty(n_out)
+    out = np.empty(n_out)
     v, w = np.zeros(n_q), np.zeros(n_q)
     n_columns = 0
     position = np.empty(n_q, dtype=np.int64)
@@ -101,7 +104,7 @@ def _second_seeds(mapping, t0, q, nonzeros, slope, bend, n_parameters, d2p, d2y0
         for b in range(a, n_columns):
             jb = position[b]
             w[jb] = slope[jb]
-            call_second(mapping.second, t0, q, 0, mapping.constants, nothing, v, w, out, 0)
+            call_second(mapping.second, t0, q, 0, mapping.constants, mapping.u, v, w, out, 0)
             w[jb] = 0.0
             for i in range(n_out):
                 for e in range(mapping.row_ptr[i], mapping.row_ptr[i + 1]):
@@ -136,14 +139,13 @@ def map_slots(mapping, t0, slots, n_columns, order, seeds):
     for j in range(n_q):
         at = mapping.gather[j]
         q[j], slope[j], bend[j] = slots[0][at], slots[1][at], slots[2][at]
-    nothing = pool[:0]
-    call_model(mapping.value, t0, q, 0, mapping.constants, nothing, out, 0)
+    call_model(mapping.value, t0, q, 0, mapping.constants, mapping.u, out, 0)
     for i in range(n_parameters):
         p[i] = out[i]
     for i in range(n_states):
         y0[i] = out[n_parameters + i]
     if order >= 1:
-        call_model(mapping.jacobian, t0, q, 0, mapping.constants, nothing, nonzeros, 0)
+        call_model(mapping.jacobian, t0, q, 0, mapping.constants, mapping.u, nonzeros, 0)
         _scatter(mapping, nonzeros, slope, n_parameters, n_columns, dp, dy0)
         if order == 2:
             _second_seeds(mapping, t0, q, nonzeros, slope, bend, n_parameters, d2p, d2y0)

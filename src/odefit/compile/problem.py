@@ -118,6 +118,10 @@ class CompiledProblem:
         """Return the code of the model as experiment `e` changes it."""
         return self.structure.variant(e)
 
+    def new_inputs(self, e: int) -> Vector:
+        """Return inputs u for a task of experiment `e`."""
+        return self.structure.tables[e].new_inputs()
+
     @property
     def columns(self) -> tuple[Indices, ...]:
         """For each experiment the indices of the thetas it depends on: the columns of its seeds."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile.conditions import constants_of, formal_parameters
+from odefit.compile.experiment_tables import ExperimentTables, Packed
 from odefit.compile.functions import NativeFunction
 from odefit.compile.native_problem import CompiledModel, NativeProblem, NativeVariant, native_problem
 from odefit.compile.parameter_map import Mapping
@@ -36,6 +37,8 @@ class CompiledStructure:
         Positions of q in the solver's vector, -1: fixed.
     experiment_starts
         Times.
+    tables
+        Those of each experiment.
     penalty, penalty_constants
         Residuals of the priors, a function of q and of the numbers of the priors; None without priors.
     """
@@ -63,6 +66,10 @@ class CompiledStructure:
         )
         by_row = [slot for index in layout.of_group.values() for slot in index.values()]
         self._shared_slots = [*by_row, *(i for i, owner in enumerate(owners) if owner.per is None)]
+        packed: Packed = {}
+        self.tables = tuple(
+            ExperimentTables(problem, one, self.model(e), packed) for e, one in enumerate(problem.experiments)
+        )
         self.penalty = native.penalty
         self.penalty_constants = np.array(penalty_constants(problem), dtype=float)
 
@@ -102,7 +109,17 @@ class CompiledStructure:
         ):
             function = self.map_function(e)
             result.append(
-                Mapping(function.value, function.jacobian, 0, function.row_ptr, function.col, gather, constants, column)
+                Mapping(
+                    function.value,
+                    function.jacobian,
+                    0,
+                    function.row_ptr,
+                    function.col,
+                    gather,
+                    constants,
+                    column,
+                    self.tables[e].new_inputs(),
+                )  # fmt: skip
             )
         return tuple(result)
 

@@ -17,6 +17,9 @@ Meanings that differ from C on purpose, so that a failure is never hidden and ne
 * in a second derivative a product with a component of a direction that is 0 is 0: infinite curvature in
   other directions does not matter.
 
+**Tables.**  A call of a table (`odefit.model.table_calls`) names a slot of the inputs `u`.  It becomes a call of a
+look-up, one for a slot and its arguments, whichever of its derivatives are used.
+
 **Lanes.**  Arrays may be declared *wide*: each of their elements is a group of `LANES` numbers that stand
 for as many evaluations at once, and so is everything computed from them; the output of such a function is
 wide as a whole.  Derivatives in several directions are linear in the directions, so that this costs one
@@ -32,7 +35,10 @@ from typing import Any
 
 import casadi as ca
 
+from odefit.compile.look_up import LOOK_UP, RESULT, look_up_code
 from odefit.errors import CompileError
+from odefit.model.table_calls import CALL, has_calls
+from odefit.native.table_slots import SLOT
 
 CHUNK = 400
 LANES = 4
@@ -93,7 +99,11 @@ class _Value:
     operation: int
     operands: tuple[int, ...]
     constant: float = 0.0
-    place: tuple[int, int] = (0, 0)  # of an input: which array, which element
+    place: tuple[int, int] = (
+        0,
+        0,
+    )  # of an input: which array, which element; of a call: which array, first of the slot
+    derivative: int = 0  # of a call: which of what a look-up returns
     chunk: int = 0
     slot: int = -1  # in the work array, if a later chunk needs it
     wide: bool = False  # a group of lanes
@@ -113,18 +123,47 @@ def uses_conditions(function: Any) -> bool:
     return any(function.instruction_id(k) in kinds for k in range(function.n_instructions()))
 
 
+class _TableCall:
+    """A call of a table while its arguments are read; once it is used, its value has a `number`."""
+
+    def __init__(self, table: int, arguments: tuple[int, ...]) -> None:
+        self.table, self.arguments = table, arguments
+        self.number: int | None = None
+
+    def value(self, values: list[_Value], chunk: int) -> int:
+        """Return the number of its value; it is made when first asked for."""
+        if self.number is None:
+            array, element = values[self.table].place
+            slot, derivative = divmod(element - 1, SLOT)
+            place = (array, 1 + SLOT * slot)
+            self.number = len(values)
+            values.append(_Value(CALL, self.arguments, place=place, derivative=derivative, chunk=chunk))
+        return self.number
+
+
 def _read(function: Any, wide: Sequence[int] = (), seeds: Sequence[int] = ()) -> _Tape:
     """Read the tape of `function` into values, numbered in order of computation; `wide` inputs have lanes."""
     values: list[_Value] = []
     outputs: list[tuple[int, int, int]] = []
-    register: dict[int, int] = {}
+    register: dict[int, int | _TableCall] = {}
     counted = 0
+
+    def number_in(place: int, chunk: int) -> int:
+        entry = register[place]
+        return entry.value(values, chunk) if isinstance(entry, _TableCall) else entry
+
     for k in range(function.n_instructions()):
         operation = function.instruction_id(k)
         inputs = function.instruction_input(k)
         chunk = counted // CHUNK
         if operation == ca.OP_OUTPUT:
-            outputs.append((function.instruction_output(k)[1], register[inputs[0]], chunk))
+            outputs.append((function.instruction_output(k)[1], number_in(inputs[0], chunk), chunk))
+            counted += 1
+            continue
+        if operation == CALL:
+            before, argument = register[inputs[0]], number_in(inputs[1], chunk)
+            table, arguments = (before.table, before.arguments) if isinstance(before, _TableCall) else (before, ())
+            register[function.instruction_output(k)[0]] = _TableCall(table, (*arguments, argument))
             counted += 1
             continue
         if operation == ca.OP_CONST:
@@ -132,7 +171,7 @@ def _read(function: Any, wide: Sequence[int] = (), seeds: Sequence[int] = ()) ->
         elif operation == ca.OP_INPUT:
             value = _Value(operation, (), place=(inputs[0], inputs[1]), wide=inputs[0] in wide, seed=inputs[0] in seeds)
         else:
-            operands = tuple(register[i] for i in inputs)
+            operands = tuple(number_in(i, chunk) for i in inputs)
             value = _Value(operation, operands, wide=any(values[i].wide for i in operands))
             counted += 1
         value.chunk = chunk
@@ -181,6 +220,7 @@ class _Writer:
     known: dict[int, str] = field(default_factory=dict)  # values present in the chunk being printed
     spread: dict[int, str] = field(default_factory=dict)  # the same, copied to all lanes
     flags: dict[int, str] = field(default_factory=dict)  # the same, as i1 (conditions only)
+    looked_up: dict[Any, str] = field(default_factory=dict)  # what look-ups of tables returned there
     counter: int = 0
 
     def fresh(self) -> str:
@@ -245,6 +285,21 @@ class _Writer:
         arguments = ", ".join(f"double {self.number(k)}" for k in operands)
         return self.emit(f"call double @{function}({arguments})")
 
+    def look_up(self, value: _Value) -> str:
+        """Print the look-up of a table; its value and derivatives at the same arguments share one."""
+        inputs = [self.tape.values[k] for k in value.operands]
+        key = (
+            value.place,
+            *(one.place if one.operation == ca.OP_INPUT else k for k, one in zip(value.operands, inputs, strict=True)),
+        )
+        if key not in self.looked_up:
+            array, element = value.place
+            slot = self.emit(f"getelementptr double, ptr %{self.array_names[array - 1]}, i64 {element}")
+            arguments = ", ".join(f"double {self.number(k)}" for k in value.operands)
+            name = LOOK_UP[len(value.operands)]
+            self.looked_up[key] = self.emit(f"call {RESULT} @{name}(ptr {slot}, {arguments})")
+        return self.emit(f"extractvalue {RESULT} {self.looked_up[key]}, {value.derivative}")
+
     def select(self, condition: int, value: int) -> str:
         kind = self.kind(value)
         return self.emit(f"select i1 {self.flag(condition)}, {kind} {self.number(value)}, {kind} zeroinitializer")
@@ -255,6 +310,8 @@ class _Writer:
         operation, operands = value.operation, value.operands
         if operation in _BOOLEAN:
             self.flags[k] = self.condition(operation, operands)
+        elif operation == CALL:
+            self.known[k] = self.look_up(value)
         elif operation == ca.OP_MUL and self.is_condition(operands[0]):
             self.known[k] = self.select(operands[0], operands[1])
         elif operation == ca.OP_MUL and self.is_condition(operands[1]):
@@ -308,7 +365,11 @@ class _Writer:
 
     def write(self) -> str:
         """Print all chunks and the entry point."""
-        arguments = ", ".join(f"ptr noalias readonly %{name}" for name in self.array_names)
+        # a look-up notes what it found in its slot
+        written = {self.array_names[one.place[0] - 1] for one in self.tape.values if one.operation == CALL}
+        arguments = ", ".join(
+            f"ptr noalias {'' if name in written else 'readonly '}%{name}" for name in self.array_names
+        )
         signature = f"double %t, {arguments}, ptr noalias %out"
         passed = ", ".join(["double %t", *(f"ptr %{name}" for name in self.array_names), "ptr %out"])
         chunked = self.tape.n_chunks > 1
@@ -320,7 +381,7 @@ class _Writer:
         for element, number, chunk in self.tape.outputs:
             outputs[chunk].append((element, number))
         for chunk in range(self.tape.n_chunks):
-            self.known, self.spread, self.flags, self.counter = {}, {}, {}, 0
+            self.known, self.spread, self.flags, self.looked_up, self.counter = {}, {}, {}, {}, 0
             if chunked:
                 self.lines.append(
                     f"define internal void @{self.name}_{chunk}({signature}, ptr noalias %work) noinline nounwind {{"
@@ -385,4 +446,5 @@ def assembly(functions: Sequence[Any], array_names: Sequence[Sequence[str]], wid
         name, arity = entry.rsplit("/", 1)
         attributes = "" if name.startswith("llvm.") else " nounwind willreturn memory(none)"
         declarations.append(f"declare double @{name}({', '.join(['double'] * int(arity))}){attributes}")
-    return "\n".join([*declarations, *bodies]) + "\n"
+    tables = [look_up_code()] if any(has_calls(function) for function in functions) else []
+    return "\n".join([*declarations, *tables, *bodies]) + "\n"

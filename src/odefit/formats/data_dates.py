@@ -63,11 +63,12 @@ def days_since(sheet: Sheet, column: str, origin: datetime.datetime) -> npt.NDAr
                 f"{sheet.place(row, column)}: '{cell}' has {'no' if zoned else 'a'} time zone, unlike the dates "
                 "before it or the origin; give all of them one, or none."
             )
-        known[cell] = _days(date, origin)
+        known[cell] = days_between(date, origin)
     return np.array([known[cell] for cell in cells], dtype=float)
 
 
-def _days(date: datetime.datetime, origin: datetime.datetime) -> float:
+def days_between(date: datetime.datetime, origin: datetime.datetime) -> float:
+    """Return the days from `origin` to `date`; an origin without time zone counts as universal time."""
     if date.tzinfo is not None and origin.tzinfo is None:
         origin = origin.replace(tzinfo=datetime.UTC)
     return (date - origin) / _DAY

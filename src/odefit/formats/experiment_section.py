@@ -7,7 +7,7 @@ model; an empty cell replaces nothing.  Where an entry has the same name, the tw
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from odefit.errors import ProblemError, UnsupportedError, suggestion
@@ -15,40 +15,49 @@ from odefit.formats.inheritance import Located, merged
 from odefit.formats.sections import number, text, words_for
 from odefit.formats.sheet import MISSING, Sheet, number_of
 from odefit.formats.sheet_file import read_sheet
+from odefit.formats.table_section import TableSection
 from odefit.model import Model
 from odefit.model.names import normal_form
-from odefit.problem import Experiment, Period, initial_name
+from odefit.problem import Experiment, Period, Table, initial_name
 
 OPTIONS = ("until", "use")
 PLANNED = ("start", "before")
 
 
-def read_experiments(section: Mapping[str, Any], t0: float, model: Model) -> tuple[Experiment, ...]:
+def read_experiments(
+    section: Mapping[str, Any], t0: float, model: Model, tables: TableSection | None = None, names: Collection[str] = ()
+) -> tuple[Experiment, ...]:
     """Read the experiments that are described.
 
     Parameters
     ----------
     t0
         Where they all start.
+    tables, names
+        The tables that are given for all of them, and the names of all tables.
     """
+    known = TableSection({}, {}, {}, None) if tables is None else tables
     entries = dict(section)
     file = entries.get("file")
     if isinstance(file, Located):
         del entries["file"]
-        entries = merged(_rows(file, model), entries)
+        entries = merged(_rows(file, model, names), entries)
     experiments = []
     for name, entry in entries.items():
         if not isinstance(entry, dict):
             raise ProblemError(
                 f"experiment '{name}' must be a table, not {words_for(entry)}; write {name} = {{ k = 2 }}, or {{}}."
             )
-        experiments.append(_experiment(name, entry, t0))
+        experiments.append(_experiment(name, entry, t0, known, names))
     return tuple(experiments)
 
 
-def _experiment(name: str, entry: Mapping[str, Any], t0: float) -> Experiment:
+def _experiment(
+    name: str, entry: Mapping[str, Any], t0: float, known: TableSection, names: Collection[str]
+) -> Experiment:
     where = f"experiment '{name}'"
     overrides: dict[str, float | str] = {}
+    tables: dict[str, Table] = {}
     options: dict[str, Any] = {}
     for key, value in entry.items():
         if key in PLANNED:
@@ -57,9 +66,11 @@ def _experiment(name: str, entry: Mapping[str, Any], t0: float) -> Experiment:
             options["until"] = number(f"'until' of {where}", value)
         elif key == "use":
             options["use"] = text(f"'use' of {where}", value)
+        elif normal_form(key) in names:
+            tables[normal_form(key)] = known.replaced(f"the table '{key}' in {where}", normal_form(key), value)
         else:
             overrides[normal_form(key)] = _override(f"'{key}' in {where}", value)
-    return Experiment(name, (Period(t0, overrides),), **options)
+    return Experiment(name, (Period(t0, overrides),), tables, **options)
 
 
 def _override(where: str, value: Any) -> float | str:
@@ -70,12 +81,12 @@ def _override(where: str, value: Any) -> float | str:
     return number(where, value)
 
 
-def _rows(file: Located, model: Model) -> dict[str, Any]:
+def _rows(file: Located, model: Model, tables: Collection[str]) -> dict[str, Any]:
     sheet = read_sheet(file.folder / text("[experiments] file", file.given), what="file of experiments")
     name_column = next((column for column in ("experiment", "name") if column in sheet), None)
     if name_column is None:
         raise ProblemError(f"{sheet.name} has no column 'experiment' for the names of the experiments.")
-    _check_columns(sheet, name_column, model)
+    _check_columns(sheet, name_column, model, tables)
     result: dict[str, Any] = {}
     for row, name in enumerate(sheet.texts(name_column).tolist()):
         place = sheet.place(row, name_column)
@@ -92,8 +103,8 @@ def _rows(file: Located, model: Model) -> dict[str, Any]:
     return result
 
 
-def _check_columns(sheet: Sheet, name_column: str, model: Model) -> None:
-    known = _replaceable(model)
+def _check_columns(sheet: Sheet, name_column: str, model: Model, tables: Collection[str]) -> None:
+    known = (*_replaceable(model), *tables)
     for column in sheet.columns:
         if column == name_column or column in (*OPTIONS, *PLANNED):
             continue

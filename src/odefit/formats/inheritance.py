@@ -31,7 +31,7 @@ class Located:
 def read_document(path: Path) -> dict[str, Any]:
     """Read a problem file with all it inherits from, as one table without ``base``.
 
-    The key `file` of ``[data]``, ``[parameters]`` and ``[experiments]`` is a `Located` if it names files.
+    The key `file` of ``[data]``, ``[parameters]``, ``[experiments]`` and of each table is a `Located` if it is a name.
     """
     try:
         return _read(path, ())
@@ -83,6 +83,12 @@ def _located(content: dict[str, Any], folder: Path) -> dict[str, Any]:
         section = content.get(name)
         if isinstance(section, dict) and isinstance(section.get("file"), str | list):
             section["file"] = Located(section["file"], folder)
+    tables = content.get("tables")
+    experiments = content.get("experiments")
+    inner = [tables, *(experiments.values() if isinstance(experiments, dict) else ())]
+    for entry in (one for group in inner if isinstance(group, dict) for one in group.values()):
+        if isinstance(entry, dict) and isinstance(entry.get("file"), str | list):
+            entry["file"] = Located(entry["file"], folder)
     return content
 
 
@@ -95,6 +101,9 @@ def merged(earlier: Mapping[str, Any], later: Mapping[str, Any], place: tuple[st
         The keys that lead to these tables.
     """
     result = dict(earlier)
+    if len(place) == 2 and place[0] == "tables" and {*later} & {"file", "column", "x"}:
+        for key in ("file", "column", "x", "y"):  # rows from elsewhere
+            result.pop(key, None)
     if len(place) == 2 and place[0] == "parameters":
         if "expression" in later:
             return dict(later)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from odefit.errors import LanguageError, OdefitError, ProblemError, UnsupportedError, suggestion
+from odefit.errors import LanguageError, MeasurementError, OdefitError, ProblemError, UnsupportedError, suggestion
 from odefit.formats.data_columns import DataNames
 from odefit.formats.data_section import read_data
 from odefit.formats.data_values import Values, located
@@ -18,6 +20,7 @@ from odefit.formats.noise_section import read_noise
 from odefit.formats.parameter_section import read_parameters
 from odefit.formats.sections import check_keys, number, table, text, words_for
 from odefit.formats.settings_section import read_settings
+from odefit.formats.table_section import TableSection, names_of_tables
 from odefit.model import Model
 from odefit.model.names import normal_form
 from odefit.problem import Experiment, Measurements, Noise, Parameter, Period, Problem
@@ -25,9 +28,9 @@ from odefit.problem.conditions import condition_names
 
 _SECTIONS = (
     "title", "time", "base", "model", "parameters", "data", "experiments", "noise", "constraints", "derived",
-    "units", "integrator", "fit",
+    "units", "integrator", "fit", "tables",
 )  # fmt: skip
-_PLANNED = ("events", "tables", "grids")
+_PLANNED = ("events", "grids")
 _UNREADABLE = "the problem file"
 
 
@@ -54,22 +57,31 @@ def _problem(content: dict[str, Any], folder: Path) -> Problem:
     check_keys("[model]", section, ("equations", "t0"), ("sbml", "python"))
     if "equations" not in section:
         raise ProblemError('there are no equations; add [model] with equations = """ ... """.')
-    model = _model(section, text("time", content.get("time", "t")))
+    table_names = names_of_tables(content)
+    model = _model(section, text("time", content.get("time", "t")), table_names)
     t0 = number("[model] t0", section.get("t0", 0.0))
     parameters, starts = read_parameters(table("[parameters]", content.get("parameters", {})), model)
-    described = read_experiments(table("[experiments]", content.get("experiments", {})), t0, model)
+    origin = table("[data]", content.get("data", {})).get("origin")
+    tables = TableSection.read(table("[tables]", content.get("tables", {})), origin)
+    described = read_experiments(table("[experiments]", content.get("experiments", {})), t0, model, tables, table_names)
     derived = _texts("[derived]", content.get("derived", {}))
     units = _texts("[units]", content.get("units", {}))
-    names = DataNames.of(model, (p.per for p in parameters), (e.name for e in described), condition_names(described))
+    further = (*condition_names(described), *map(normal_form, tables.columns.values()))
+    names = DataNames.of(model, (p.per for p in parameters), (e.name for e in described), further)
     noise = _noise(content)
-    measurements, parts = _measurements(content, folder, names, described)
-    with located(parts):
+    everything, parts = _measurements(content, folder, names, described)
+    experiments = [
+        replace(one, tables={**tables.of_data(everything, one.name), **one.tables})
+        for one in _experiments(described, everything, t0)
+    ]
+    with located(parts), _without_inputs(everything, tables, model) as measurements:
         return Problem(
             model=model,
             parameters=parameters,
             measurements=measurements,
             noise=noise,
-            experiments=_experiments(described, measurements, t0),
+            experiments=tuple(experiments),
+            tables=tables.tables,
             constraints=_rules(table("[constraints]", content.get("constraints", {}))),
             derived=derived,
             units=checked_units(units, model, parameters, derived),
@@ -90,9 +102,21 @@ def _check_sections(content: Mapping[str, Any]) -> None:
             raise UnsupportedError(f"[{name}{first}]")
 
 
-def _model(section: dict[str, Any], time: str) -> Model:
+@contextmanager
+def _without_inputs(everything: Measurements, tables: TableSection, model: Model) -> Iterator[Measurements]:
+    """Give the measurements without those that are rows of tables only; an error about one counts all of them."""
+    inputs = {*map(normal_form, tables.columns.values())} - {*model.states, *model.definitions}
+    kept = ~np.isin(everything.observable, sorted(inputs)) if inputs else np.ones(len(everything), bool)
     try:
-        return Model.from_text(text("[model] equations", section["equations"]), time=time)
+        yield everything.selected(kept) if inputs else everything
+    except MeasurementError as error:
+        error.index = int(np.flatnonzero(kept)[error.index])
+        raise
+
+
+def _model(section: dict[str, Any], time: str, tables: tuple[str, ...]) -> Model:
+    try:
+        return Model.from_text(text("[model] equations", section["equations"]), time=time, tables=tables)
     except LanguageError as error:
         error.args = (f"equations, {error.args[0]}",)
         raise

@@ -15,15 +15,16 @@ from odefit.formats.data_saving import data_csv, unused_group
 from odefit.formats.experiment_section import OPTIONS, PLANNED
 from odefit.formats.problem_file import checked_units
 from odefit.formats.settings_section import settings_tables
+from odefit.formats.table_saving import TableFiles
 from odefit.formats.toml_writing import toml_block, toml_section, toml_value
 from odefit.native.places import write_atomically
 from odefit.problem import Experiment, Parameter, Problem
 
 
 def save_problem(problem: Problem, path: str | Path) -> Path:
-    """Write `problem` to `path`, and its data beside it as ``<stem>.csv``; return the path.
+    """Write `problem` to `path`, its data beside it as ``<stem>.csv`` and long tables as ``<stem>.<table>.csv``.
 
-    Each file is replaced as a whole or not at all; the data come first.
+    Each file is replaced as a whole or not at all; the problem file comes last.  Returns its path.
 
     Raises
     ------
@@ -36,9 +37,11 @@ def save_problem(problem: Problem, path: str | Path) -> Path:
     if path.suffix.lower() == ".csv":
         raise ProblemError(f"the problem cannot be written to '{path.name}', where its data go; end the name in .toml.")
     table = data_csv(problem) if len(problem.measurements) else None
-    document = _document(problem, data.name)
+    files = TableFiles(path)
+    document = _document(problem, data.name, files)
     try:
         contents = [(data, table.encode())] if table is not None else []
+        contents += [(place, content.encode()) for place, content in files.contents]
         contents.append((path, document.encode()))
     except UnicodeEncodeError as error:
         raise ProblemError(f"the problem has text that is not Unicode ({error.object[error.start]!r}).") from error
@@ -51,7 +54,7 @@ def save_problem(problem: Problem, path: str | Path) -> Path:
     return path
 
 
-def _document(problem: Problem, data: str) -> str:
+def _document(problem: Problem, data: str, files: TableFiles) -> str:
     model = problem.model
     if model.source is None:
         raise ProblemError(
@@ -72,7 +75,8 @@ def _document(problem: Problem, data: str) -> str:
         "parameters": entries,
         "data": _data(problem, data),
         "noise": {name: noise.sigma for name, noise in problem.noise.items()},
-        "experiments": {one.name: _experiment(one) for one in problem.experiments},
+        "tables": {name: files.entry(name, one) for name, one in problem.tables.items()},
+        "experiments": {one.name: _experiment(one, files) for one in problem.experiments},
         "constraints": {"rules": list(problem.constraints)} if problem.constraints else {},
         "derived": problem.derived,
         "units": units,
@@ -99,10 +103,10 @@ def _parameter(parameter: Parameter) -> Any:
     return parameter.start if list(entry) == ["start"] else entry
 
 
-def _experiment(experiment: Experiment) -> dict[str, Any]:
+def _experiment(experiment: Experiment, files: TableFiles) -> dict[str, Any]:
     overrides = experiment.overrides
     for name in (*OPTIONS, *PLANNED):
-        if name in overrides:
+        if name in overrides or name in experiment.tables:
             raise ProblemError(
                 f"experiment '{experiment.name}' sets '{name}', which means something else in a problem file; "
                 "rename it in the model."
@@ -110,6 +114,8 @@ def _experiment(experiment: Experiment) -> dict[str, Any]:
     entry: dict[str, Any] = {
         name: value if isinstance(value, str) else float(value) for name, value in overrides.items()
     }
+    for name, table in experiment.tables.items():
+        entry[name] = files.replaced(name, table)
     if not math.isnan(experiment.until):
         entry["until"] = experiment.until
     if experiment.use != "fit":

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile import CompiledModel, Seeds
+from odefit.compile import CompiledModel, ExperimentTables, Seeds
 from odefit.native.stop import StopFlag
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from odefit.integrate.single_method import SingleMethod
 
 Array = npt.NDArray[np.float64]
+_NO_INPUTS = np.empty(0)
 Tolerance = float | str | Mapping[str, float] | Array | None
 """Absolute tolerances as they are asked for; see `odefit.integrate.sizes.aims_of`."""
 
@@ -42,6 +43,7 @@ class Status(IntEnum):
     ROOM_FOR_PIECES = 11
     TOO_MANY_PIECES = 12
     UNDEFINED_CONDITION = 13
+    OUTSIDE_TABLE = 14
 
     @property
     def sentence(self) -> str:
@@ -91,6 +93,7 @@ _SENTENCES = {
         "a condition in time compares something that is not a number somewhere behind t = {t} (a root or logarithm of "
         "a negative number?); write it so that it has a value at all times of the experiment"
     ),
+    Status.OUTSIDE_TABLE: "the solution could not be continued beyond t = {t}: {cause}",
 }
 
 
@@ -110,6 +113,10 @@ class Run(NamedTuple):
         First-order seeds (n, q) and (n_p, q): derivatives of y0 and p in q directions.
     d2y0, d2p
         Second-order seeds (n, q (q + 1)/2) and (n_p, q (q + 1)/2), pairs a <= b of directions.
+    kinks
+        Times at which a step ends, while integration goes on: the right-hand side is continuous there, but not smooth.
+    slots
+        Number of tables whose slots stand in u.
     """
 
     t0: float
@@ -122,6 +129,8 @@ class Run(NamedTuple):
     dp: Array
     d2y0: Array
     d2p: Array
+    kinks: Array = np.empty(0)
+    slots: int = 0
 
     @classmethod
     def of(cls, seeds: Seeds, t0: float, times: Array, ends: Array | None = None) -> Run:
@@ -131,9 +140,13 @@ class Run(NamedTuple):
         p, y0, dp, dy0, d2p, d2y0 = seeds
         return cls(t0, y0, p, _NO_INPUTS, times, ends, dy0, dp, d2y0, d2p)
 
+    def with_tables(self, tables: ExperimentTables, u: Array) -> Run:
+        """Return the run with the tables of its experiment, whose slots stand in `u`."""
+        return self._replace(u=u, kinks=tables.kinks, slots=tables.n_slots)
+
 
 def piece_ends(t0: float, times: Array, stops: Array | None = None) -> Array:
-    """Return the ends of the pieces of a run to ``times[-1]`` that restarts at `stops`."""
+    """Return the ends of the pieces of a run to ``times[-1]`` that restarts at `stops`, which are sorted."""
     if not times.size or times[-1] <= t0:
         return np.empty(0)
     end = times[-1:]
@@ -186,9 +199,6 @@ class StepGrid(NamedTuple):
         return tuple(np.split(self.steps, np.cumsum(self.counts[len(Counters._fields) :])[:-1]))
 
 
-_NO_INPUTS = np.empty(0)
-
-
 class Counters(NamedTuple):
     """What an integration cost."""
 
@@ -220,6 +230,8 @@ class Trajectory(NamedTuple):
         solves the variational equations to tolerance.
     counts
         The numbers of `counters`, then the steps of each piece.
+    refusal
+        With the status OUTSIDE_TABLE: which table was asked for what, in words.
     """
 
     status: Status
@@ -232,6 +244,7 @@ class Trajectory(NamedTuple):
     error_ratio: float
     derivatives: str
     counts: npt.NDArray[np.int64]
+    refusal: str = ""
 
     @property
     def counters(self) -> Counters:
@@ -240,12 +253,14 @@ class Trajectory(NamedTuple):
 
     def sentence(self, model: CompiledModel) -> str:
         """Say in words how the integration ended."""
-        return ending(self.status, self.t_end, self.cause, model)
+        return ending(self.status, self.t_end, self.cause, model, self.refusal)
 
 
-def ending(status: Status, t_end: float, cause: int, model: CompiledModel) -> str:
-    """Say in words how an integration ended; `cause` is the state to blame (-1: none)."""
+def ending(status: Status, t_end: float, cause: int, model: CompiledModel, refusal: str = "") -> str:
+    """Say in words how an integration ended; `cause` is the state to blame (-1: none), `refusal` what a table said."""
     name = model.states[cause] if 0 <= cause < len(model.states) else "the model"
+    if status is Status.OUTSIDE_TABLE:
+        name = refusal or "a table was asked for a value that it does not have"
     return status.sentence.format(t=f"{t_end:.6g}", cause=name)
 
 

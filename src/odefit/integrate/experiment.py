@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, Seeds
-from odefit.integrate import Run, Trajectory, integrator
+from odefit.integrate import Run, Status, Trajectory, integrator, piece_ends
 from odefit.integrate.sizes import aims_of
 from odefit.native.stop import StopFlag, raise_on_interrupt
 from odefit.problem import Problem, Settings
@@ -39,10 +39,13 @@ def solve_experiment(
     """
     settings, stop = problem.settings, StopFlag()
     seeds = compiled.parameters(theta, e, order)
-    run = Run.of(seeds, problem.experiments[e].start, times)
+    t0, tables, u = problem.experiments[e].start, compiled.structure.tables[e], compiled.new_inputs(e)
+    run = Run.of(seeds, t0, times, piece_ends(t0, times, tables.jumps)).with_tables(tables, u)
     with raise_on_interrupt(stop):
         trajectory = integrator(settings.integrator).solve(
             compiled.model(e), run, rtol=settings.rtol, atol=experiment_aims(compiled, settings, e),
             max_step=settings.max_step, max_steps=settings.max_steps, order=order, stop=stop,
         )  # fmt: skip
+    if trajectory.status is Status.OUTSIDE_TABLE:
+        trajectory = trajectory._replace(refusal=tables.refusal(u))
     return seeds, trajectory

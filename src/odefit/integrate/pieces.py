@@ -30,7 +30,7 @@ import math
 
 import numpy as np
 
-from odefit.compile.switches import (
+from odefit.compile.switch_kinds import (
     CEIL,
     EQUAL,
     FLOOR,
@@ -48,6 +48,7 @@ from odefit.integrate.stepping import longer
 from odefit.integrate.task import KEEPING, Switching, Task, switching_at, task_at
 from odefit.native.calls import call_model, call_second
 from odefit.native.kernel import kernel
+from odefit.native.table_slots import MIDDLE
 
 _COUNTERS = len(Counters._fields)
 _OK, _SWITCHED, _ROOM, _TOO_MANY, _UNDEFINED = (
@@ -372,7 +373,7 @@ def lay_pieces(table, i, order, replay):
         levels = max(levels, sw.level[j])
     work, u = np.empty(1 + 2 * n_s), np.zeros(n_u)
     if sw.stops.size == 0:
-        _write_pieces(table, i, (work[:0], u))
+        _write_pieces(table, i, (work[:0], task.u if task.slots > 0 else u))
         return _OK, 0, u
     found, owners, m = _all_ends(task, sw, u, levels, work)
     for k in range(m):
@@ -398,7 +399,7 @@ def lay_pieces(table, i, order, replay):
     _all_inputs(sw, task.start, task.p, u, levels, ends, owners, inputs, work)
     if q > 0:
         _derivatives(task, sw, ends, owners, inputs, order, slopes, bends, work)
-    _write_pieces(table, i, (ends, now))
+    _write_pieces(table, i, (ends, task.u if task.slots > 0 else now))
     _write_inputs(table, i, (inputs, slopes, bends))
     if task.moving != 0:
         _mark_piece(task, order)
@@ -429,13 +430,15 @@ def _mark_piece(task, order):
 @kernel(inline=True)
 def enter_piece(task, sw, piece, order):
     """Set the inputs of a piece and, with moving ends, its start and length and their seeds."""
-    n_u = sw.kind.size
+    begin, n_u = task.start if piece == 0 else task.ends[piece - 1], sw.kind.size
+    if task.slots > 0:
+        task.u[MIDDLE] = begin + 0.5 * (task.ends[piece] - begin)
+    first = task.u.size - n_u  # behind tables
     for j in range(n_u):
-        task.u[j] = sw.inputs[piece * n_u + j]
+        task.u[first + j] = sw.inputs[piece * n_u + j]
     if task.moving == 0:
         return
     n_p, q, n_columns = task.n_parameters, task.n_directions, task.n_columns
-    begin = task.start if piece == 0 else task.ends[piece - 1]
     task.p[n_p - 2], task.p[n_p - 1] = begin, task.ends[piece] - begin
     for a in range(q if order >= 1 else 0):
         before = 0.0 if piece == 0 else sw.end_slopes[(piece - 1) * q + a]

@@ -59,19 +59,17 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, switching, kept)
     """
     method, sink, value, directions, jacobian, second = addresses
     rtol, max_step, max_steps, choices, order, replay, moving = numbers
-    t0, y0, p, u, times, ends, dy0, dp, d2y0, d2p = run
+    t0, y0, p, u, times, ends, dy0, dp, d2y0, d2p, kinks, slots = run
     aims, atol, steps, orders, counts = grid
     table = np.empty((1, _WIDTH), np.int64)
     q = dy0.shape[1]
     if moving:  # start and length of pieces are written into them
         p, dp, d2p = p.copy(), dp.copy(), d2p.copy()
-    _write_task(
-        table, 0,
-        # numba takes no tuple of more than thirty as one
-        (value, directions, jacobian, second, y0.size, p.size, q, q, t0, rtol, max_step, max_steps, choices, p, u)
-        + (y0, dy0.reshape(dy0.size), dp.reshape(dp.size), d2y0.reshape(d2y0.size), d2p.reshape(d2p.size), times, ends)
-        + (aims, atol, steps, orders, counts, stop, 1 if moving else 0, sink, method),
-    )  # fmt: skip
+    # numba takes no tuple of more than thirty as one
+    model = (value, directions, jacobian, second, y0.size, p.size, q, q, t0, rtol, max_step, max_steps, choices)
+    seeds = (p, u, y0, dy0.reshape(dy0.size), dp.reshape(dp.size), d2y0.reshape(d2y0.size), d2p.reshape(d2p.size))
+    course = (times, ends, kinks, aims, atol, steps, orders, counts, stop, slots, 1 if moving else 0, sink, method)
+    _write_task(table, 0, model + seeds + course)
     table[0, _ELIMINATION], table[0, _SWITCHING] = elimination, switching
     y, s, s2 = kept
     _write_kept(table, 0, (y.reshape(y.size), s.reshape(s.size), s2.reshape(s2.size)))

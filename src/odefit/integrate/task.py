@@ -42,12 +42,14 @@ class Task(NamedTuple):
         Bits that belong to the method (see there).
     p, u, y0, dy0, dp, d2y0, d2p
         Parameters, inputs, initial state and seeds, see `odefit.integrate.Run`; matrices row by row.
-    times, ends
-        Output times, and the ends of the pieces.
+    times, ends, kinks
+        Output times, the ends of the pieces, and times within them at which a step ends but integration goes on.
     steps, orders, counts
         The grid; `counts` holds, behind room for the numbers of `Counters`, how many steps each piece has.
     stop
         A flag that ends the integration.
+    slots
+        Number of tables whose slots stand in u, see `odefit.compile.table_inputs`.
     moving
         Whether ends of pieces depend on parameters: then a piece is integrated in the fraction of it, from 0 to 1,
         steps are fractions too, and the last two entries of p are its start and length.
@@ -78,12 +80,14 @@ class Task(NamedTuple):
     d2p: Floats
     times: Floats
     ends: Floats
+    kinks: Floats
     aims: Floats
     atol: Floats
     steps: Floats
     orders: Integers
     counts: Integers
     stop: Integers
+    slots: int
     moving: int
     sink: int
     method: int

@@ -46,8 +46,10 @@ from odefit.integrate.task import KEEPING, Task, call_sink, elimination_at, swit
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel, named
 from odefit.native.pool import keep_alive
+from odefit.native.table_slots import REFUSED, SLOT
 
 _OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _, _NOT_SOLVED = map(int, tuple(Status)[:8])
+_OUTSIDE_TABLE = int(Status.OUTSIDE_TABLE)
 _COUNTERS = len(Counters._fields)
 _write_limits = KEEPING.writer(Task, "rtol", "max_steps")
 _SMALLEST_STEP = 1e-290
@@ -128,13 +130,44 @@ def _note_steps(taken, orders, n_taken, h, mark, stride):
     return taken, orders, n_taken
 
 
+@kernel(inline=True)
+def _next_step(task, t, h, t_end, kink, stride, attempts, was_nonfinite):
+    """Return what `_step_length` does, for a step that ends at the next kink at the latest, and which kink is next."""
+    kinks = task.kinks
+    while kink < kinks.size and kinks[kink] - t <= _TINY * max(abs(t), abs(kinks[kink])):
+        kink += 1
+    t_stop = kinks[kink] if kink < kinks.size and kinks[kink] < t_end else t_end
+    status, h, last = _step_length(t, h, t_stop, stride, attempts, task, was_nonfinite)
+    return status, h, last and t_stop == t_end, kink
+
+
+@kernel(inline=True)
+def _clear(task, replay):
+    """Let go of what an earlier integration counted, and of what tables were asked for in vain."""
+    for j in range(_COUNTERS if replay else task.counts.size):
+        task.counts[j] = 0
+    for slot in range(task.slots):
+        at = 1 + SLOT * slot + REFUSED
+        task.u[at], task.u[at + 1] = np.nan, np.nan
+
+
+@kernel(inline=True)
+def _or_refused(task, status):
+    """Return `status`, or OUTSIDE_TABLE where something is not finite since a table has no such value."""
+    if status == _NONFINITE_START or status == _NONFINITE:
+        for slot in range(task.slots):
+            at = 1 + SLOT * slot + REFUSED
+            if not (math.isnan(task.u[at]) and math.isnan(task.u[at + 1])):
+                return _OUTSIDE_TABLE
+    return status
+
+
 def _entrance(seed: Any) -> Any:
     """Return the kernel that enters a piece at `t`, and tells where it begins and ends in the method's time."""
 
     @kernel(inline=True)
     def enter(task, elimination, switching, room, piece, order, t):
-        if switching.value != 0:
-            enter_piece(task, switching, piece, order)
+        enter_piece(task, switching, piece, order)
         if task.moving != 0:
             seed(task, elimination, room)
             return 0.0, 1.0
@@ -200,7 +233,7 @@ def time_loop(name: str, method: Method) -> Any:
         largest = np.zeros(task.n if not replay and may_be_small(task.aims, task.y0) else 0)
         n_rhs = n_jacobian = repeats = 0
         if pilot:
-            if switching.value != 0 and task.ends.size > 0:
+            if task.ends.size > 0:
                 enter_piece(task, switching, 0, 0)  # inputs, start and length of the first piece
             start = 0.0 if task.moving != 0 else task.start
             call_model(task.value, start, task.y0, 0, task.p, task.u, slopes, 0)
@@ -248,15 +281,14 @@ def _loop(name: str, method: Method) -> Any:
         """Integrate task `i` of a table through all its pieces."""
         task, elimination, switching = task_at(table, i), elimination_at(table, i), switching_at(table, i)
         counts, ends = task.counts, task.ends
-        for j in range(_COUNTERS if replay else counts.size):
-            counts[j] = 0
+        _clear(task, replay)
         room = make_room(task, elimination, order)
         scratch = output_scratch(task, room)
         differentiates = order >= 1 and task.n_directions > 0
         status, cause, ratio_most = _OK, -1, 0.0
         t, h, rejected, attempts, step = task.start, 0.0, 0, 0, 0
         pilot = sizes.size > 0
-        next_time = task.times.size if pilot else 0
+        next_time, kink = task.times.size if pilot else 0, 0
         while next_time < task.times.size and (task.times[next_time] <= t or task.n == 0):
             call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
             next_time += 1
@@ -272,7 +304,7 @@ def _loop(name: str, method: Method) -> Any:
                 if replay:
                     h, last = task.steps[step], step + stride == behind
                 else:
-                    status, h, last = _step_length(t, h, t_end, stride, attempts, task, was_nonfinite)
+                    status, h, last, kink = _next_step(task, t, h, t_end, kink, stride, attempts, was_nonfinite)
                 if task.stop[0] != 0:
                     status = _STOPPED
                 if status != _OK:
@@ -316,7 +348,7 @@ def _loop(name: str, method: Method) -> Any:
             if status != _OK:
                 break
 
-        t = time_in_task(task, t)
+        t, status = time_in_task(task, t), _or_refused(task, status)
         keep_alive(room.pool)
         keep_alive(scratch)
         counts[0], counts[1] = attempts - rejected, rejected

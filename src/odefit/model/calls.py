@@ -1,7 +1,7 @@
 """What a name with brackets means.
 
-`f(...)` is a function of the language, a construct that is not built yet (a table, a value at a point, an
-aggregate, a space derivative), or a mistake; this module tells which, and words the last two.
+`f(...)` is a function of the language, a table, a construct that is not built yet (a value at a point, an aggregate,
+a space derivative), or a mistake; this module tells which, and words the last two.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection
 
+from odefit.errors import nearest
 from odefit.model.functions import FUNCTIONS, GrammarFunction
 from odefit.model.nodes import Call, Name, Named, Node, Number
+from odefit.model.table_calls import MOST_ARGUMENTS
 from odefit.model.tokens import error_at, unsupported_at
 
 _OTHER_SPELLINGS = {
@@ -33,9 +35,15 @@ _OTHER_SPELLINGS = {
 
 
 def function_of_call(
-    text: str, call: Call, *, time: str, states: Collection[str], values: Collection[str]
-) -> GrammarFunction:
-    """Return the function that `call` means, or raise the error that explains why there is none.
+    text: str,
+    call: Call,
+    *,
+    time: str,
+    states: Collection[str],
+    values: Collection[str],
+    tables: Collection[str] | None = None,
+) -> GrammarFunction | None:
+    """Return the function that `call` means, None for a table, or raise the error that explains why there is neither.
 
     Parameters
     ----------
@@ -49,6 +57,8 @@ def function_of_call(
         Names of the states.
     values
         Names used without brackets anywhere in the model: a bracket after one is a forgotten '*'.
+    tables
+        Names of the tables; None: not known yet, what can be a table is one.
     """
     name, arguments = call.token.value, call.operands
     named = [argument for argument in arguments if isinstance(argument, Named)]
@@ -61,8 +71,23 @@ def function_of_call(
         if not function.takes(len(arguments)):
             raise error_at(text, call.token, f"{name}() takes {function.arity}, but {len(arguments)} came")
         return function
+    if tables is not None and name in tables:
+        _check_table_call(text, call, named)
+        return None
     _refuse_unsupported(text, call, named, values)
-    raise _mistake(text, call, time, states, values)
+    mistake = _mistake(text, call, time, states, values, tables)
+    if mistake is not None:
+        raise mistake
+    _check_table_call(text, call, named)
+    return None
+
+
+def _check_table_call(text: str, call: Call, named: list[Named]) -> None:
+    name, count = call.token.value, len(call.operands)
+    if named:
+        raise error_at(text, named[0].equal, "'=' inside an expression; to compare, use '=='")
+    if count > MOST_ARGUMENTS:
+        raise error_at(text, call.token, f"the table {name}() takes one or two arguments, but {count} came")
 
 
 def _refuse_unsupported(text: str, call: Call, named: list[Named], values: Collection[str]) -> None:
@@ -76,8 +101,10 @@ def _refuse_unsupported(text: str, call: Call, named: list[Named], values: Colle
         raise unsupported_at(text, call.token, f"space derivatives such as {name}(u, r)")
 
 
-def _mistake(text: str, call: Call, time: str, states: Collection[str], values: Collection[str]) -> Exception:
-    """Tell a forgotten '*', a misspelt function and a table apart."""
+def _mistake(
+    text: str, call: Call, time: str, states: Collection[str], values: Collection[str], tables: Collection[str] | None
+) -> Exception | None:
+    """Tell a forgotten '*', a misspelt function and a table (None) apart."""
     name, arguments = call.token.value, call.operands
     only = arguments[0] if len(arguments) == 1 else None
     if name in states and only is not None:
@@ -91,12 +118,15 @@ def _mistake(text: str, call: Call, time: str, states: Collection[str], values: 
     suggestion = _similar_function(name)
     if suggestion:
         return error_at(text, call.token, f"there is no function '{name}'; did you mean '{suggestion}'?")
-    if only is None:
+    if tables is not None:
+        hint = nearest(name, tables) or f"; give it as [tables.{name}], or write one of {_listed()}"
+        return error_at(text, call.token, f"there is no function and no table '{name}'{hint}")
+    if len(arguments) not in (1, 2):
         return error_at(text, call.token, f"there is no function '{name}'; the functions are {_listed()}")
     apart = call.bracket.line != call.token.line or call.bracket.column != call.token.end
-    if apart and not isinstance(only, Name | Number):
+    if apart and only is not None and not isinstance(only, Name | Number):
         return error_at(text, call.bracket, f"an operator is missing: for a product write '{name}*('")
-    return unsupported_at(text, call.token, f"tables such as {name}({time})")
+    return None
 
 
 def _is_name(node: Node, name: str) -> bool:

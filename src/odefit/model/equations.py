@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from casadi import SX
@@ -29,6 +29,8 @@ class Equations:
         Name to scalar SX, not inlined; each can be an observable.
     symbols
         Every name (time, states, parameters, definitions) to its scalar symbol.
+    tables
+        Tables that are called, to the symbols that stand for them; see `odefit.model.table_calls`.
     """
 
     time: str
@@ -38,7 +40,8 @@ class Equations:
     initial: Mapping[str, SX]
     definitions: Mapping[str, SX]
     symbols: Mapping[str, SX]
+    tables: Mapping[str, SX] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for field in ("rhs", "initial", "definitions", "symbols"):
-            object.__setattr__(self, field, MappingProxyType(dict(getattr(self, field))))
+        for name in ("rhs", "initial", "definitions", "symbols", "tables"):
+            object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))

@@ -1,7 +1,7 @@
 """The functions of the language for Python right-hand sides: of expressions, numbers and arrays of both.
 
 `minimum`, `maximum` and `where` stand for min, max and if, whose names Python has taken; `absolute` for abs,
-which works as well.
+which works as well.  `table` stands for the tables of a problem.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from collections.abc import Callable
 from typing import Any
 
 from odefit.errors import ModelError
-from odefit.model.expression import elementwise
+from odefit.model.expression import Expression, elementwise, operand
 from odefit.model.functions import FUNCTIONS
+from odefit.model.table_calls import MOST_ARGUMENTS, call_table, table_symbol
 
 
 def _function(name: str, python_name: str | None = None) -> Callable[..., Any]:
@@ -50,3 +51,17 @@ erf = _function("erf")
 minimum = _function("min", "minimum")
 maximum = _function("max", "maximum")
 where = _function("if", "where")
+
+
+def table(name: str) -> Callable[..., Any]:
+    """Return the table `name`, which the problem gives, as a function of one or two expressions."""
+
+    def looked_up(*values: Any) -> Any:
+        if not 1 <= len(values) <= MOST_ARGUMENTS:
+            raise ModelError(f"the table {name}() takes one or two arguments, but {len(values)} came")
+        arguments = [operand(value) for value in values]
+        if any(argument is None for argument in arguments):
+            raise ModelError(f"the table {name}() takes expressions and numbers")
+        return Expression(call_table(table_symbol(name), arguments))  # pyright: ignore[reportArgumentType]
+
+    return looked_up

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from casadi import SX
 
@@ -15,6 +15,7 @@ from odefit.model.functions import FUNCTIONS
 from odefit.model.grammar import parse
 from odefit.model.names import CONSTANTS, RESERVED
 from odefit.model.nodes import Call, Name, Named, Node, Number, Operation
+from odefit.model.table_calls import call_table
 from odefit.model.tokens import Token, error_at, tokens
 
 
@@ -30,11 +31,14 @@ class Namespace:
         Names of the states.
     symbols
         Every name with its scalar symbol.
+    tables
+        Names of the tables with the symbols that stand for them.
     """
 
     time: str
     states: Collection[str]
     symbols: Mapping[str, SX]
+    tables: Mapping[str, SX] = field(default_factory=dict)
 
 
 def expression_from_text(text: str, namespace: Namespace) -> SX:
@@ -57,18 +61,23 @@ def lower(text: str, root: Node, namespace: Namespace) -> SX:
             values.append(_value_of_name(text, node.token, namespace))
         elif operands_done:
             first = len(values) - len(node.operands)
-            values[first:] = [_apply(text, node, values[first:])]
+            values[first:] = [_apply(text, node, values[first:], namespace.tables)]
         else:
             if isinstance(node, Call):
-                function_of_call(text, node, time=namespace.time, states=namespace.states, values=namespace.symbols)
+                function_of_call(
+                    text, node, time=namespace.time, states=namespace.states, values=namespace.symbols,
+                    tables=namespace.tables,
+                )  # fmt: skip
             pending.append((node, True))
             pending.extend((operand, False) for operand in reversed(node.operands))
     return values[0]
 
 
-def _apply(text: str, node: Operation | Call | Named, arguments: list[SX]) -> SX:
+def _apply(text: str, node: Operation | Call | Named, arguments: list[SX], tables: Mapping[str, SX]) -> SX:
     try:
         if isinstance(node, Call):
+            if node.token.value in tables:
+                return call_table(tables[node.token.value], arguments)
             return FUNCTIONS[node.token.value].build(*arguments)
         if len(arguments) == 1:
             return UNARY[node.token.value](arguments[0])
@@ -90,7 +99,7 @@ def _value_of_name(text: str, token: Token, namespace: Namespace) -> SX:
         return symbol
     if token.value in CONSTANTS:
         return SX(CONSTANTS[token.value])
-    fault = fault_of_value(token.value, namespace.time)
+    fault = fault_of_value(token.value, namespace.time, namespace.tables)
     if fault is not None:
         raise error_at(text, token, fault)
     hint = nearest(token.value, namespace.symbols)
@@ -98,8 +107,10 @@ def _value_of_name(text: str, token: Token, namespace: Namespace) -> SX:
     raise error_at(text, token, f"unknown name '{token.value}'{hint or f'; known names: {known}'}")
 
 
-def fault_of_value(name: str, time: str) -> str | None:
+def fault_of_value(name: str, time: str, tables: Collection[str] = ()) -> str | None:
     """Say why `name` can never stand for a value, or return None."""
+    if name in tables:
+        return f"'{name}' is a table; write {name}({time}), or {name} of something else"
     if name in FUNCTIONS:
         return f"'{name}' is a function; write {name}(...)"
     if name == "t" and time != "t":

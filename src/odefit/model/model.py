@@ -32,9 +32,9 @@ class Model(Equations):
 
     Attributes
     ----------
-    algebraic, inputs, mass, implicit, events
-        Algebraic unknowns, table inputs, entries of the mass matrix, implicit equations and events.  Empty
-        for explicit ordinary differential equations.
+    algebraic, mass, implicit, events
+        Algebraic unknowns, entries of the mass matrix, implicit equations and events.  Empty for explicit ordinary
+        differential equations.
     source
         The text the model was read from, if it was.
     kept
@@ -42,7 +42,6 @@ class Model(Equations):
     """
 
     algebraic: tuple[str, ...] = ()
-    inputs: tuple[str, ...] = ()
     mass: Mapping[Any, Any] = field(default_factory=lambda: _NOTHING)
     implicit: tuple[SX, ...] = ()
     events: tuple[object, ...] = ()
@@ -54,7 +53,7 @@ class Model(Equations):
         object.__setattr__(self, "mass", MappingProxyType(dict(self.mass)))
 
     @classmethod
-    def from_text(cls, text: str, *, time: str = "t") -> Model:
+    def from_text(cls, text: str, *, time: str = "t", tables: Collection[str] | None = None) -> Model:
         """Read equations in the language of problem files.
 
         Parameters
@@ -63,6 +62,9 @@ class Model(Equations):
             Statements ``x' = expr``, ``x(0) = expr`` and ``name = expr``, one a line.
         time
             Name of the independent variable.
+        tables
+            Names of the tables that the equations may call.  Without, a call ``U(x)`` of what is no function is taken
+            for a table, which the problem has to give.
 
         Raises
         ------
@@ -71,7 +73,7 @@ class Model(Equations):
         UnsupportedError
             For constructs of the language that are not built yet.
         """
-        return cls._of(read_equations(text, time), source=text)
+        return cls._of(read_equations(text, time, tables), source=text)
 
     @classmethod
     def from_function(
@@ -106,9 +108,10 @@ class Model(Equations):
     def _of(cls, equations: Equations, source: str | None) -> Model:
         return cls(**{one.name: getattr(equations, one.name) for one in fields(Equations)}, source=source)
 
-    def expression(self, text: str, further: Mapping[str, SX] = _NOTHING) -> SX:
-        """Parse an expression whose names are those of this model and of `further`; it is not inlined."""
-        return expression_from_text(text, Namespace(self.time, self.states, {**self.symbols, **further}))
+    def expression(self, text: str, further: Mapping[str, SX] = _NOTHING, tables: Mapping[str, SX] = _NOTHING) -> SX:
+        """Parse an expression whose names are those of this model, of `further` and of `tables`; it is not inlined."""
+        names = Namespace(self.time, self.states, {**self.symbols, **further}, {**tables, **self.tables})
+        return expression_from_text(text, names)
 
     @cached_property
     def _order(self) -> tuple[str, ...]:

@@ -17,11 +17,18 @@ _MAPPINGS = ("rhs", "initial", "definitions", "mass")
 
 def packed_expressions(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a model with names in place of symbols, and all expressions as one text."""
-    names = tuple(state["symbols"])
+    names, tables = tuple(state["symbols"]), tuple(state["tables"])
+    symbols = [*state["symbols"].values(), *state["tables"].values()]
     expressions = [value for name in _MAPPINGS for value in state[name].values()]
-    function = ca.Function("equations", [state["symbols"][name] for name in names], [*expressions, *state["implicit"]])
+    function = ca.Function("equations", symbols, [*expressions, *state["implicit"]])
     keys = {name: tuple(state[name]) for name in _MAPPINGS}
-    return {**state, **keys, "implicit": len(state["implicit"]), "symbols": (names, function.serialize())}
+    return {
+        **state,
+        **keys,
+        "implicit": len(state["implicit"]),
+        "tables": tables,
+        "symbols": (names, function.serialize()),
+    }
 
 
 def unpacked_expressions(packed: Mapping[str, Any]) -> dict[str, Any]:
@@ -31,5 +38,6 @@ def unpacked_expressions(packed: Mapping[str, Any]) -> dict[str, Any]:
     symbols = function.sx_in()
     expressions: Iterator[Any] = iter(function.call(symbols))
     mappings = {name: {key: next(expressions) for key in packed[name]} for name in _MAPPINGS}
-    symbols_by_name = dict(zip(names, symbols, strict=True))
-    return {**packed, **mappings, "implicit": tuple(expressions), "symbols": symbols_by_name}
+    symbols_by_name = dict(zip(names, symbols, strict=False))
+    tables = dict(zip(packed["tables"], symbols[len(names) :], strict=True))
+    return {**packed, **mappings, "implicit": tuple(expressions), "symbols": symbols_by_name, "tables": tables}

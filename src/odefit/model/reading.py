@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from casadi import SX
 
 from odefit.errors import LanguageError, nearest
+from odefit.model.calls import function_of_call
 from odefit.model.dependencies import Cycle, evaluation_order, path_to
 from odefit.model.equations import Equations
+from odefit.model.functions import FUNCTIONS
 from odefit.model.lowering import Namespace, fault_of_value, lower
 from odefit.model.names import CONSTANTS, checked_time
-from odefit.model.nodes import Name, walk
+from odefit.model.nodes import Call, Name, walk
 from odefit.model.statements import Statement, read_statement
+from odefit.model.table_calls import table_symbol
 from odefit.model.tokens import error_at, statements
 
 _Table = Mapping[str, Statement]
 
 
-def read_equations(text: str, time: str = "t") -> Equations:
+def read_equations(text: str, time: str = "t", tables: Collection[str] | None = None) -> Equations:
     """Read the equations of a model.
 
     Parameters
@@ -27,6 +30,8 @@ def read_equations(text: str, time: str = "t") -> Equations:
         Statements of the language, one a line.
     time
         Name of the independent variable.
+    tables
+        Names of the tables that equations may call; None: not known yet, what can be a table is one.
     """
     time = checked_time(time)
     read = [read_statement(text, tokens, time) for tokens in statements(text)]
@@ -37,13 +42,16 @@ def read_equations(text: str, time: str = "t") -> Equations:
         raise LanguageError("the text holds no equation; write x' = ... and x(0) = ..., or name = ...")
     _check_one_meaning(text, rhs, definitions)
     _check_initial_values(text, rhs, definitions, initial)
-    parameters = _parameters(text, read, time, rhs, definitions)
+    _check_tables(text, tables or (), rhs, definitions)
+    parameters = _parameters(text, read, time, rhs, definitions, tables or ())
+    called = _called_tables(text, read, time, rhs, {*parameters, *definitions}, tables)
     names = _used_names(definitions.values())
     _check_acyclic(text, definitions, names)
     _check_initial_dependence(text, initial, {time, *rhs}, names, time)
 
     symbols = {name: SX.sym(name) for name in (time, *rhs, *parameters, *definitions)}
-    namespace = Namespace(time, rhs.keys(), symbols)
+    table_symbols = {name: table_symbol(name) for name in (tables if tables is not None else called)}
+    namespace = Namespace(time, rhs.keys(), symbols, table_symbols)
     return Equations(
         time=time,
         states=tuple(rhs),
@@ -52,6 +60,7 @@ def read_equations(text: str, time: str = "t") -> Equations:
         initial={name: lower(text, initial[name].right, namespace) for name in rhs},
         definitions={name: lower(text, one.right, namespace) for name, one in definitions.items()},
         symbols=symbols,
+        tables={name: table_symbols[name] for name in called},
     )
 
 
@@ -94,7 +103,34 @@ def _check_initial_values(text: str, rhs: _Table, definitions: _Table, initial: 
             raise error_at(text, one.name, f'{message}; add "{name}(0) = ..."')
 
 
-def _parameters(text: str, read: Iterable[Statement], time: str, rhs: _Table, definitions: _Table) -> tuple[str, ...]:
+def _check_tables(text: str, tables: Collection[str], rhs: _Table, definitions: _Table) -> None:
+    for name in tables:
+        one = rhs.get(name) or definitions.get(name)
+        if one is not None:
+            raise error_at(text, one.name, f"'{name}' is a table too; a name has one meaning: rename one of the two")
+
+
+def _called_tables(
+    text: str,
+    read: Iterable[Statement],
+    time: str,
+    states: Collection[str],
+    values: Collection[str],
+    tables: Collection[str] | None,
+) -> dict[str, None]:
+    """Return the names of the tables that are called, in order of first appearance."""
+    called: dict[str, None] = {}
+    for one in read:
+        for node in walk(one.right):
+            if isinstance(node, Call) and node.token.value not in FUNCTIONS:
+                function_of_call(text, node, time=time, states=states, values=values, tables=tables)
+                called[node.token.value] = None
+    return called
+
+
+def _parameters(
+    text: str, read: Iterable[Statement], time: str, rhs: _Table, definitions: _Table, tables: Collection[str]
+) -> tuple[str, ...]:
     names: dict[str, None] = {}
     for one in read:
         for node in walk(one.right):
@@ -103,7 +139,7 @@ def _parameters(text: str, read: Iterable[Statement], time: str, rhs: _Table, de
             name = node.token.value
             if name in names or name == time or name in rhs or name in definitions or name in CONSTANTS:
                 continue
-            fault = fault_of_value(name, time)
+            fault = fault_of_value(name, time, tables)
             if fault is not None:
                 raise error_at(text, node.token, fault)
             names[name] = None

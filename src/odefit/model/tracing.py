@@ -16,6 +16,7 @@ from odefit.model.equations import Equations
 from odefit.model.expression import Expression
 from odefit.model.lowering import Namespace, expression_from_text
 from odefit.model.names import checked_name, checked_time, normal_form
+from odefit.model.table_calls import table_of_symbol
 
 Traced = Callable[[Any, Any, Any], Mapping[str, Any]]
 Initial = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
@@ -82,15 +83,29 @@ def trace_equations(
         for name, value in observed.items()
     }
     _refuse_repeated((*state_names, *parameter_names, *definitions))
-    _refuse_foreign({**right_sides, **definitions}, symbols)
+    tables = _unite_tables(right_sides, definitions)
+    _refuse_repeated((*state_names, *parameter_names, *definitions, *tables))
+    _refuse_foreign({**right_sides, **definitions}, {**symbols, **{f"{name}()": one for name, one in tables.items()}})
 
     symbols |= {name: SX.sym(name) for name in definitions}
     initial_values = _by_state(_call(initial, "initial", p) if callable(initial) else initial, state_names, "initial")
-    namespace = Namespace(time, state_names, symbols)
+    namespace = Namespace(time, state_names, symbols, tables)
     starts = {name: _initial_value(value, name, namespace) for name, value in initial_values.items()}
     _refuse_foreign(starts, symbols)
     _refuse_varying(starts, definitions, namespace)
-    return Equations(time, state_names, parameter_names, right_sides, starts, definitions, symbols)
+    return Equations(time, state_names, parameter_names, right_sides, starts, definitions, symbols, tables)
+
+
+def _unite_tables(*groups: dict[str, SX]) -> dict[str, SX]:
+    """Give the calls of each table one symbol; return these symbols."""
+    tables: dict[str, SX] = {}
+    for expressions in groups:
+        for key, sx in expressions.items():
+            found = [one for one in symbols_in(sx) if table_of_symbol(one.name()) is not None]
+            for symbol in found:
+                name = str(table_of_symbol(symbol.name()))
+                expressions[key] = ca.substitute(expressions[key], symbol, tables.setdefault(name, symbol))
+    return tables
 
 
 def _checked_names(names: Iterable[str], role: str, time: str) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from odefit.problem.measurements import Measurements
 from odefit.problem.noise import Noise
 from odefit.problem.parameters import SCALES, Parameter
 from odefit.problem.problem import Problem, Settings
+from odefit.problem.tables import Table
 
 __all__ = [
     "SCALES",
@@ -15,6 +16,7 @@ __all__ = [
     "Period",
     "Problem",
     "Settings",
+    "Table",
     "initial_name",
     "state_of_initial",
 ]

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from odefit.errors import ProblemError, UnsupportedError
+from odefit.problem.tables import Table
 from odefit.problem.values import FrozenMapping, Value, one_nan
 
 USES = ("fit", "validate", "predict")
@@ -60,8 +61,10 @@ class Experiment(Value):
     Attributes
     ----------
     periods
-        At least one.  Several periods, `tables` and `events` are part of the contract; a problem that
-        uses them is refused until their methods exist.
+        At least one.  Several periods and `events` are part of the contract; a problem that uses them is refused until
+        their methods exist.
+    tables
+        Tables that replace those of the problem: name to `Table`, or to a number for one that is constant.
     until
         Simulate at least to this time (NaN: to the last datum).
     use
@@ -70,21 +73,23 @@ class Experiment(Value):
 
     name: str
     periods: tuple[Period, ...] = (Period(),)
-    tables: tuple[str, ...] = ()
+    tables: Mapping[str, Table] = field(default_factory=dict)
     events: tuple[object, ...] = ()
     until: float = math.nan
     use: str = "fit"
 
     def __post_init__(self) -> None:
-        for name in ("periods", "tables", "events"):
+        for name in ("periods", "events"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
+        tables = {name: t if isinstance(t, Table) else Table.constant(t) for name, t in self.tables.items()}
+        object.__setattr__(self, "tables", FrozenMapping(tables))
         object.__setattr__(self, "until", one_nan(self.until))
         if not self.periods:
             raise ProblemError(f"experiment '{self.name}' has no period; give at least Period(start).")
         if len(self.periods) > 1:
             raise UnsupportedError(f"several periods in experiment '{self.name}'")
-        if self.tables or self.events:
-            raise UnsupportedError(f"tables and events in experiment '{self.name}'")
+        if self.events:
+            raise UnsupportedError(f"events in experiment '{self.name}'")
         if math.isinf(self.until):
             raise ProblemError(f"experiment '{self.name}' has until = {self.until}; give a finite time.")
         if self.use not in USES:

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from odefit.errors import ProblemError, UnsupportedError, suggestion
 from odefit.problem.measurements import DEVIATION, Measurements, is_deviation
-from odefit.problem.resolution import names_in, resolve_in_experiment
+from odefit.problem.resolution import names_in, resolve_in_experiment, tables_in
 
 if TYPE_CHECKING:
     from odefit.problem.problem import Problem
@@ -174,7 +174,9 @@ def check_expressions(problem: Problem) -> None:
         for experiment in problem.experiments:
             if experiment.name not in measured:
                 continue
-            names = names_in(resolve_in_experiment(problem, problem.expression(text), experiment))
+            sigma = resolve_in_experiment(problem, problem.expression(text), experiment)
+            tables = [problem.table(table, experiment) for table in tables_in(sigma)]
+            names = names_in(sigma).union(*(table.names for table in tables))
             for other in sorted(names & {*problem.model.states}):
                 raise UnsupportedError(
                     f"{where} that depends on the state '{other}' (for '{name}' in experiment '{experiment.name}'); "

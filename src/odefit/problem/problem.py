@@ -25,6 +25,7 @@ from odefit.problem.parameters import Parameter
 from odefit.problem.priors import Rule
 from odefit.problem.slots import Slots
 from odefit.problem.structure import Structure
+from odefit.problem.tables import Table
 from odefit.problem.validation import check_starts, validate, validate_data
 from odefit.problem.values import FrozenMapping
 
@@ -141,7 +142,7 @@ class Problem:
         How exact values without a sigma of their own are: observable, or "default", to its `Noise` (or what it
         is short for, ``{"y": 0.1, "default": "5 %"}``).
     tables
-        Part of the contract; a problem that uses them is refused until their methods exist.
+        Name to `Table`: what equations call like functions.  An experiment may have others.
     structure
         What problems have in common that differ in start values, bounds and settings only.
     """
@@ -150,7 +151,7 @@ class Problem:
     parameters: tuple[Parameter, ...]
     measurements: Measurements
     experiments: tuple[Experiment, ...] = (Experiment("main"),)
-    tables: Mapping[str, Any] = field(default_factory=dict)
+    tables: Mapping[str, Table] = field(default_factory=dict)
     noise: Mapping[str, Noise] = field(default_factory=dict)
     constraints: tuple[str, ...] = ()
     derived: Mapping[str, str] = field(default_factory=dict)
@@ -164,10 +165,13 @@ class Problem:
         for name in ("parameters", "experiments", "constraints"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         object.__setattr__(self, "noise", {name: Noise.of(entry) for name, entry in self.noise.items()})
+        for name, table in self.tables.items():
+            if not isinstance(table, Table):
+                raise ProblemError(f"the table '{name}' is {table!r}; give an odefit.Table.")
         for name in ("tables", "noise", "derived", "units", "starts"):
             object.__setattr__(self, name, FrozenMapping(getattr(self, name)))
         parts = (self.model, self.parameters, self.experiments, self.measurements, self.constraints, self.noise)
-        object.__setattr__(self, "structure", Structure(*parts))
+        object.__setattr__(self, "structure", Structure(*parts, self.tables))
         validate(self)
         self._settle_data()
 
@@ -221,6 +225,10 @@ class Problem:
     def rules(self) -> tuple[Rule, ...]:
         """The constraints, read."""
         return self.structure.rules
+
+    def table(self, name: str, experiment: Experiment) -> Table:
+        """Return the table `name` as `experiment` has it."""
+        return experiment.tables[name] if name in experiment.tables else self.tables[name]
 
     @property
     def own_symbols(self) -> Mapping[str, Any]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import casadi as ca
 
+from odefit.model.table_calls import table_of_symbol
 from odefit.problem.experiments import Experiment, state_of_initial
 
 if TYPE_CHECKING:
@@ -19,8 +20,15 @@ def symbol_of(problem: Problem, name: str) -> Any:
 
 
 def names_in(expression: Any) -> set[str]:
-    """Return the names of the symbols that stand in an expression."""
-    return {symbol.name() for symbol in ca.symvar(ca.SX(expression))}
+    """Return the names of the symbols that stand in an expression; tables are none."""
+    names = {symbol.name() for symbol in ca.symvar(ca.SX(expression))}
+    return {name for name in names if table_of_symbol(name) is None}
+
+
+def tables_in(expression: Any) -> set[str]:
+    """Return the names of the tables that are called in an expression."""
+    tables = (table_of_symbol(symbol.name()) for symbol in ca.symvar(ca.SX(expression)))
+    return {name for name in tables if name is not None}
 
 
 def computed_parameters(problem: Problem) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from odefit.problem.measurements import Measurements
 from odefit.problem.parameters import Parameter
 from odefit.problem.priors import Rule
 from odefit.problem.slots import SlotLayout, slot_layout
+from odefit.problem.tables import Table
 
 if TYPE_CHECKING:
     from odefit.problem.noise import Noise
@@ -45,6 +46,7 @@ class Structure:
         measurements: Measurements,
         constraints: tuple[str, ...],
         noise: Mapping[str, Noise],
+        tables: Mapping[str, Table],
     ) -> None:
         self.model = model
         self.parameters = parameters
@@ -52,7 +54,9 @@ class Structure:
         self.measurements = measurements
         self.constraints = constraints
         self.noise = noise
-        self.expressions = Expressions(model, [p.name for p in parameters])
+        self.tables = tables
+        known = dict.fromkeys((*tables, *(name for one in experiments for name in one.tables)))
+        self.expressions = Expressions(model, [p.name for p in parameters], known)
         self.kept = Kept()
 
     @cached_property
@@ -104,4 +108,4 @@ class Structure:
 
     def __reduce__(self) -> tuple[object, ...]:
         parts = (self.model, self.parameters, self.experiments, self.measurements, self.constraints, self.noise)
-        return type(self), parts
+        return type(self), (*parts, self.tables)

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import casadi as ca
 import numpy as np
 
-from odefit.errors import OdefitError, ProblemError, UnsupportedError, suggestion
+from odefit.errors import OdefitError, ProblemError, suggestion
 from odefit.problem.experiments import initial_name, state_of_initial
 from odefit.problem.noise import check_expressions, check_measured, standard_deviations
+from odefit.problem.table_validation import check_tables
 
 if TYPE_CHECKING:
     from odefit.problem.problem import Problem
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 def validate(problem: Problem) -> None:
     """Check `problem`; raise an `OdefitError` that names the first thing that is wrong."""
-    if problem.tables:
-        raise UnsupportedError("'tables' of a problem")
     for name, noise in problem.noise.items():
         noise.check(f"[noise] {name}")
     _check_unique("parameter", (p.name for p in problem.parameters))
@@ -28,7 +27,7 @@ def validate(problem: Problem) -> None:
         raise ProblemError("the problem has no experiment; give at least one.")
     _check_values(problem)
     _check_overrides(problem)
-    used = _check_expressions(problem)
+    used = _check_expressions(problem) | check_tables(problem)
     _check_parameters(problem, used)
 
 

@@ -12,7 +12,7 @@ from odefit.compile import compile_problem
 from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.integrate.state_conditions import words_for_state_conditions
 from odefit.native.stop import StopFlag, raise_on_interrupt
-from odefit.problem import Problem
+from odefit.problem import Problem, Table
 from odefit.report.labels import with_unit
 from odefit.solve import Failed, LeastSquares
 from odefit.strategy.influence import values_with_influence
@@ -36,6 +36,7 @@ def check(problem: Problem) -> CheckReport:
     lines += _paragraph("States", problem.model.states or ["none: an explicit model"])
     lines += _paragraph("Definitions", problem.model.definitions or ["none"])
     lines += _parameters(problem)
+    lines += _tables(problem)
     lines += _experiments(problem)
     lines += _noise(problem)
     lines += _conditions(problem)
@@ -68,6 +69,33 @@ def _parameters(problem: Problem) -> list[str]:
     for rule in problem.constraints:
         lines.append(f"  rule: {rule}")
     return ["Parameters", *lines]
+
+
+def _tables(problem: Problem) -> list[str]:
+    names = dict.fromkeys((*problem.tables, *(name for e in problem.experiments for name in e.tables)))
+    lines = ["Tables"] if names else []
+    for name in names:
+        own = [e.name for e in problem.experiments if name in e.tables]
+        one = problem.tables.get(name)
+        words = [] if one is None else [_table(one)]
+        words += [f"of its own in {', '.join(own)}"] if own else []
+        lines += textwrap.wrap(f"  {name}: {'; '.join(words)}", _WIDTH, subsequent_indent="    ")
+    compiled = compile_problem(problem)
+    corners: dict[str, None] = {}
+    for e, experiment in enumerate(problem.experiments):
+        for text, name in compiled.model(e).moving_calls:
+            kind = problem.table(name, experiment).kind
+            if kind == "linear":  # one with steps is named among the conditions on states
+                corners[f"Warning: {text} is of kind 'linear': where it has corners no step ends"] = None
+    return [*lines, *corners]
+
+
+def _table(table: Table) -> str:
+    axes = table.x if isinstance(table.x, tuple) else (table.x,)
+    reach = " and ".join(f"from {axis[0]:g} to {axis[-1]:g}" for axis in axes)
+    size = " x ".join(str(axis.size) for axis in axes)
+    values = f", with {', '.join(table.names)}" if table.names else ""
+    return f"{table.kind}, {size} values {reach}, outside: {table.outside}{values}"
 
 
 def _experiments(problem: Problem) -> list[str]:

@@ -104,7 +104,8 @@ def prediction_band(
     indices = np.empty(0, dtype=np.int64) if row_slots is None else row_slots
     slots, slopes = compiled.slot_values(theta)
     a = slots[indices]
-    values = curves.values(times, trajectory.y, seeds.p, a)
+    u = compiled.new_inputs(e)
+    values = curves.values(times, trajectory.y, seeds.p, u, a)
     errors = np.full(values.shape, np.nan)
     if statistics is not None:
         da = np.zeros((indices.size, compiled.n_theta))
@@ -112,7 +113,9 @@ def prediction_band(
         free = np.flatnonzero(place >= 0)
         da[free, place[free]] = slopes[indices[free]]
         dp = compiled.all_derivatives(theta, e)
-        by_theta = curves.derivatives(times, trajectory.y, trajectory.S, compiled.columns[e], seeds.p, dp, a, da)
+        by_theta = curves.derivatives(times, trajectory.y, trajectory.S, compiled.columns[e], seeds.p, dp, u, a, da)
         errors = standard_errors(by_theta, statistics.covariance)
-    failure = "" if trajectory.status is Status.OK else trajectory.sentence(compiled.model(e))
+    failure = "" if np.isfinite(values).all() else compiled.structure.tables[e].refusal(u)
+    if trajectory.status is not Status.OK:
+        failure = trajectory.sentence(compiled.model(e))
     return Band(problem.experiments[e].name, times, curves.names, values, errors, failure)

@@ -37,8 +37,8 @@ def fill_deviations(problem: Problem, sigma: npt.NDArray[np.float64]) -> None:
         seeds = compiled.parameters(compiled.theta_start, e)
         observables = np.array([index[name] for name in data.observable[rows].tolist()], dtype=np.int64)
         sigma[rows] = evaluate_deviations(
-            function.value, data.time[rows], observables, seeds.y0, seeds.p, slots_of_rows(problem, rows), slots,
-            np.empty(function.n_out),
+            function.value, data.time[rows], observables, seeds.y0, seeds.p, compiled.new_inputs(e),
+            slots_of_rows(problem, rows), slots, np.empty(function.n_out),
         )  # fmt: skip
     wrong = said & data.used & ~is_deviation(sigma)
     texts = sigma_expressions(problem)
@@ -49,7 +49,7 @@ def fill_deviations(problem: Problem, sigma: npt.NDArray[np.float64]) -> None:
 
 
 @kernel
-def evaluate_deviations(function, times, observables, y, p, row_slots, slots, out):
+def evaluate_deviations(function, times, observables, y, p, u, row_slots, slots, out):
     """Return the standard deviations of the measurements of one experiment.
 
     Parameters
@@ -63,7 +63,7 @@ def evaluate_deviations(function, times, observables, y, p, row_slots, slots, ou
     out
         Room for the function's result.
     """
-    sigma, a, u = np.empty(times.size), np.empty(row_slots.shape[1]), np.empty(0)
+    sigma, a = np.empty(times.size), np.empty(row_slots.shape[1])
     for k in range(times.size):
         for j in range(a.size):
             a[j] = slots[row_slots[k, j]]

@@ -18,23 +18,32 @@ Array = npt.NDArray[np.float64]
 
 
 def words_for_observable(
-    plan: Plan, observables: tuple[str, ...], row: int, integrate: Callable[[Observation], Trajectory]
+    plan: Plan,
+    observables: tuple[str, ...],
+    row: int,
+    integrate: Callable[[Observation], Trajectory],
+    refusal: Callable[[int], str],
 ) -> str:
-    """Say what is wrong with the measurement `row`; `integrate` computes the states of its experiment."""
-    o, k = _measurement(plan, row)
+    """Say what is wrong with the measurement `row`.
+
+    `integrate` computes the states of its experiment, `refusal` tells which table the task of that number asked in
+    vain.
+    """
+    task, k = _measurement(plan, row)
+    o = plan.data.of_experiment[task]
     where = f"t = {o.times[o.at[k]]:g}"
     if len(plan.experiment_names) > 1:
         where = f"{where} of experiment '{plan.experiment_names[o.experiment]}'"
     words = f"the observable '{observables[o.observable[k]]}' has no finite value at {where}"
-    state = _lowest_state(plan, o, k, integrate(o))
-    return f"{words}: {state}" if state else words
+    reason = refusal(task) or _lowest_state(plan, o, k, integrate(o))
+    return f"{words}: {reason}" if reason else words
 
 
-def _measurement(plan: Plan, row: int) -> tuple[Observation, int]:
-    """Return the experiment of a row, and its number there."""
-    for o, first in zip(plan.data.of_experiment, plan.data.first, strict=False):
+def _measurement(plan: Plan, row: int) -> tuple[int, int]:
+    """Return the task of a row, and its number there."""
+    for task, (o, first) in enumerate(zip(plan.data.of_experiment, plan.data.first, strict=False)):
         if row < first + o.value.size:
-            return o, row - first
+            return task, row - first
     raise IndexError(row)
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from odefit.compile.structure import compiled_structure
 from odefit.criteria.least_squares import heavy_measurements, root_weights
 from odefit.integrate import piece_ends
 from odefit.native.norm import norm
@@ -18,6 +19,7 @@ from odefit.problem import Problem
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
+_NONE = np.empty(0)
 ROUNDING = 4 * float(np.finfo(float).eps)
 """Of the data: what is lost by their rounding, and by that of model values as large."""
 _ROUNDING = 1e-14  # of a datum, by which it may be missed on account of rounding
@@ -31,8 +33,8 @@ class Observation:
     ----------
     experiment
         Its number.
-    times, ends
-        Distinct times, and the ends of the pieces of integration.
+    times, stops, ends
+        Distinct times, times at which the right-hand side jumps, and the ends of the pieces of integration.
     at, observable
         Per measurement: index into `times`, index among the problem's observables.
     value, root_weight
@@ -46,6 +48,7 @@ class Observation:
     experiment: int
     t0: float
     times: Array
+    stops: Array
     ends: Array
     at: Indices
     observable: Indices
@@ -117,7 +120,7 @@ def until(data: Observations, horizons: Sequence[float]) -> Observations:
         if n_times:
             times = o.times[:n_times]
             columns = {name: getattr(o, name)[kept] for name in _PER_MEASUREMENT}
-            observed.append(dataclasses.replace(o, times=times, ends=piece_ends(o.t0, times), **columns))
+            observed.append(dataclasses.replace(o, times=times, ends=piece_ends(o.t0, times, o.stops), **columns))
     mask = np.concatenate(masks)
     is_heavy = np.zeros(mask.size, dtype=bool)
     is_heavy[data.heavy] = True
@@ -175,12 +178,14 @@ def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array)
             continue
         source = rows[np.argsort(data.time[rows], kind="stable")]
         times, at = np.unique(data.time[source], return_inverse=True)
+        stops = compiled_structure(problem).tables[number].jumps if problem.model.tables or problem.tables else _NONE
         result.append(
             Observation(
                 experiment=number,
                 t0=experiment.start,
                 times=times,
-                ends=piece_ends(experiment.start, times),
+                stops=stops,
+                ends=piece_ends(experiment.start, times, stops),
                 at=at.astype(np.int64),
                 observable=codes[source],
                 value=data.value[source].copy(),

@@ -99,7 +99,8 @@ def task_records(
         n=model.n_states, n_parameters=model.n_parameters, n_columns=columns.size,
         n_directions=compiled.n_directions[o.experiment], start=float(o.t0), rtol=0.0, max_step=0.0, max_steps=0,
         choices=0, p=_NONE, u=_NONE, y0=_NONE, dy0=_NONE, dp=_NONE, d2y0=_NONE, d2p=_NONE, times=o.times, ends=o.ends,
-        aims=_NONE, atol=_NONE, steps=_NONE, orders=_NO_INDICES, counts=_NO_INDICES, stop=_NO_INDICES,
+        kinks=compiled.tables[o.experiment].kinks, aims=_NONE, atol=_NONE, steps=_NONE, orders=_NO_INDICES,
+        counts=_NO_INDICES, stop=_NO_INDICES, slots=compiled.tables[o.experiment].n_slots,
         moving=int(model.switches is not None and model.switches.moving), sink=0, method=0,
     )  # fmt: skip
     switching = Switching.of(model.switches, o.ends, _NO_INDICES)

@@ -67,6 +67,9 @@ class Shooter:
         self._counts = np.zeros(plan.first_count[-1], np.int64)
         self._table = plan.table.copy()
         compiled = plan.compiled
+        self._inputs = [compiled.new_inputs(o.experiment) for o in plan.data.of_experiment]
+        for row, u in zip(self._table, self._inputs, strict=True):
+            FITTING.set(row, Task, "u", u)
         aims = [experiment_aims(compiled, settings, o.experiment) for o in plan.data.of_experiment]
         self._first_state = np.concatenate([[0], np.cumsum([one.size for one in aims])]).astype(np.int64)
         # absolute tolerances of all tasks, asked for and found: the table has their addresses
@@ -126,6 +129,12 @@ class Shooter:
         """Integrate all tasks at `x` on the present grids and fill their rows."""
         return self._shoot_all(x, order, True, residual, blur, jacobian)
 
+    def refusal(self, i: int) -> str:
+        """Say which table task `i` asked in vain, "" if it did not."""
+        return self._plan.compiled.structure.tables[self._plan.data.of_experiment[i].experiment].refusal(
+            self._inputs[i]
+        )
+
     def forget(self) -> None:
         """Let go of what earlier adaptations told about the choice of methods."""
         for selection in self._selections:
@@ -134,7 +143,8 @@ class Shooter:
     def trajectory(self, x: Array, o: Observation, order: int, grid: StepGrid | None) -> Trajectory:
         """Integrate one experiment at `x`."""
         compiled = self._plan.compiled
-        run = Run.of(compiled.parameters(x, o.experiment, order), o.t0, o.times, o.ends)
+        tables, u = compiled.structure.tables[o.experiment], compiled.new_inputs(o.experiment)
+        run = Run.of(compiled.parameters(x, o.experiment, order), o.t0, o.times, o.ends).with_tables(tables, u)
         return self._integrator.solve(
             compiled.model(o.experiment), run, grid=grid, rtol=self._rtol,
             atol=experiment_aims(compiled, self._settings, o.experiment), order=order, max_step=self._max_step,

@@ -195,7 +195,8 @@ class SingleShooting:
 
     def _words_for_failure(self, shot: Shot) -> str:
         number = self.observations[shot.failed].experiment
-        words = ending(Status(shot.status), shot.t_end, shot.cause, self.compiled.model(number))
+        refusal = self._shooter.refusal(shot.failed) if shot.status == Status.OUTSIDE_TABLE else ""
+        words = ending(Status(shot.status), shot.t_end, shot.cause, self.compiled.model(number), refusal)
         names = self.plan.experiment_names
         return f"experiment '{names[number]}': {words}" if len(names) > 1 else words
 
@@ -210,7 +211,7 @@ class SingleShooting:
         def states(o: Observation) -> Trajectory:
             return self.trajectory(x, o, 0, grids[self.observations.index(o)])
 
-        return words_for_observable(self.plan, self._observables, int(bad[0]), states)
+        return words_for_observable(self.plan, self._observables, int(bad[0]), states, self._shooter.refusal)
 
     def _words_for_derivative(self, row: int, jacobian: Array) -> str:
         column = int(np.flatnonzero(~np.isfinite(jacobian[row]))[0])

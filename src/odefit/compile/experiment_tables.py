@@ -1,0 +1,99 @@
+"""The tables of one experiment: their data, where they bring steps to an end, and inputs for tasks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.compile.native_problem import CompiledModel
+from odefit.compile.table_data import axes_of, corners, packed_table, range_of
+from odefit.compile.table_inputs import shapes_of
+from odefit.native.table_slots import ADDRESS, REFUSED, SLOT
+from odefit.problem import Experiment, Problem
+
+Array = npt.NDArray[np.float64]
+Packed = dict[tuple[int, str | None], Array]
+
+
+class ExperimentTables:
+    """Packed tables of an experiment.  Inputs hold addresses of its data: it must live as long as they are used.
+
+    Parameters
+    ----------
+    model
+        Its model, which says at which times tables are called, and how many inputs it has beside them.
+    packed
+        Data of tables that were packed for other experiments already; added to.
+
+    Attributes
+    ----------
+    jumps, kinks
+        Times at which the right-hand side jumps, and at which its slope does, sorted; no time is in both.
+    """
+
+    def __init__(self, problem: Problem, experiment: Experiment, model: CompiledModel, packed: Packed) -> None:
+        self._shapes = shapes_of(problem, experiment)
+        self._names: list[str] = []
+        self._ranges: list[list[tuple[float, float]]] = []
+        self._data: list[Array] = []
+        for shape in self._shapes:
+            table = problem.table(shape.name, experiment)
+            ranges = [range_of(table, knots) for knots in axes_of(table)]
+            for parameter in (None, *shape.names):
+                self._names.append(shape.name)
+                self._ranges.append(ranges)
+                key = (id(table), parameter)
+                if key not in packed:
+                    packed[key] = packed_table(table, parameter)
+                self._data.append(packed[key])
+        jumps, kinks = [np.empty(0)], [np.empty(0)]
+        for call in model.time_calls:
+            found = corners(problem.table(call.name, experiment), call.place)
+            for times, knots in zip((jumps, kinks), found, strict=True):
+                times.append((knots - call.shift) / call.rate)
+        switches = model.switches
+        self._n_further = 0 if switches is None else switches.kind.size
+        if switches is not None and switches.moving:  # steps that move with their piece do not end at a fixed time
+            jumps, kinks = [*jumps, *kinks], [np.empty(0)]
+        self.jumps = np.unique(np.concatenate(jumps))
+        self.kinks = np.setdiff1d(np.concatenate(kinks), self.jumps)
+
+    def new_inputs(self) -> Array:
+        """Return inputs u for one task, which remember nothing yet, with room for those that conditions are.
+
+        They are empty without tables: then whoever lays the pieces of a task makes them.
+        """
+        if not self._shapes:
+            return np.empty(0)
+        return np.concatenate([np.zeros(1), self.new_slots(), np.zeros(self._n_further)])
+
+    def new_slots(self) -> Array:
+        """Return the slots of the tables, which remember nothing yet."""
+        slots = np.zeros((len(self._data), SLOT))
+        slots[:, REFUSED : REFUSED + 2] = np.nan
+        slots.view(np.int64)[:, ADDRESS] = [data.ctypes.data for data in self._data]
+        return slots.reshape(-1)
+
+    @property
+    def n_slots(self) -> int:
+        """Number of slots in the inputs."""
+        return len(self._data)
+
+    def refusal(self, u: Array) -> str:
+        """Say which table was asked for a value that it does not have, "" if none was."""
+        for slot, (name, ranges) in enumerate(zip(self._names, self._ranges, strict=True)):
+            for k, (low, high) in enumerate(ranges):
+                argument = float(u[1 + SLOT * slot + REFUSED + k])
+                if not math.isnan(argument):
+                    return _refused(name, argument, low, high)
+        return ""
+
+
+def _refused(name: str, argument: float, low: float, high: float) -> str:
+    place = f"before its first knot, {low:g}" if argument < low else f"behind its last knot, {high:g}"
+    return (
+        f"the table '{name}' was asked for a value {place} (at {argument:.6g}); give it more rows, or "
+        'outside = "hold" or "extend"'
+    )

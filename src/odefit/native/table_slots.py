@@ -1,0 +1,10 @@
+"""Where tables stand in the inputs u of a model; what stands there is told in `odefit.compile.table_inputs`."""
+
+MIDDLE = 0
+"""A time within the piece that is integrated."""
+
+SLOT = 6
+"""Numbers of a slot; slots begin behind `MIDDLE`."""
+
+ADDRESS, REMEMBERED, REFUSED = 0, 1, 3
+"""What stands in a slot: where its data are; for each of two arguments the interval found last, and one refused."""
