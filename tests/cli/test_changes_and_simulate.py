@@ -181,7 +181,8 @@ def test_fit_and_demo_have_the_same_options(command, monkeypatch):
     assert listed["fit"] == listed["demo"]
     names = [line.split()[0] for line in listed["fit"]]
     assert names == [
-        "--method", "--solver", "--start", "--starts", "--seed", "--workers", "--set", "--fix", "--free", "--from",
+        "--method", "--solver", "--start", "--starts", "--seed", "--workers", "--integrator", "--rtol", "--atol",
+        "--max-step", "--set", "--fix", "--free", "--from",
         "--json", "--quiet", "--out", "--plots", "--help",
     ]  # fmt: skip
 

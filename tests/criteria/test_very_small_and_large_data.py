@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import odefit as of
-from odefit.criteria.least_squares import common_factor
+from odefit.criteria.least_squares import SumOfSquares, common_factor
 
 T = np.linspace(0.5, 6.0, 12)
 Y = 2.0 * np.exp(-0.6 * T) + 0.02 * np.cos(11 * T)
@@ -78,3 +78,7 @@ def test_what_a_residual_of_one_means_is_left_alone():
     result = of.fit(problem)
     assert result.converged
     assert result.chi2 == pytest.approx(2.0 * result.objective)
+
+
+def test_a_change_that_is_no_number_is_infinite():
+    assert SumOfSquares().change(1e200) == math.inf

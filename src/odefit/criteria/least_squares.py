@@ -113,7 +113,7 @@ class SumOfSquares:
 
     def change(self, distance: float) -> float:
         """See `Criterion`."""
-        return 0.5 * distance**2
+        return 0.5 * distance * distance  # infinite where it is no number; a power would raise
 
     def log_likelihood(self, differences: Array, roots: Array, *, absolute: bool) -> float:
         """Return the normal log likelihood.
