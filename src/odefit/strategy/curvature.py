@@ -78,7 +78,7 @@ def second_order(
 ) -> SecondOrder | None:
     """Look at the curvature around the solution of a fit that crept, at this tolerance; None where that is not done.
 
-    Rows of very large weight hold unknowns in ways that a Hessian does not tell, and many unknowns cost many evaluations.
+    Rows of very large weight hold unknowns in ways that a Hessian does not tell, and many unknowns cost too much.
     Nor is there one where step grids cannot be replayed at the points next to it.
     """
     solution = uncertainty.solution
