@@ -147,6 +147,7 @@ _OPERATIONS = {
     ca.OP_DIV: "{0} / {1}",
     ca.OP_NEG: "-{0}",
     ca.OP_SQ: "{0} * {0}",
+    ca.OP_INV: "1.0 / {0}",
     ca.OP_TWICE: "2.0 * {0}",
 }
 

@@ -196,16 +196,24 @@ class ScipyLsoda(_Scipy):
 class ScipyBdf(_Scipy):
     """SciPy's solve_ivp with BDF."""
 
+    method = "BDF"
+
     def integrate(self, rtol: float, atol: float) -> Array:
         from scipy.integrate import solve_ivp
 
         times, start = self.problem.times, _augmented_start(self.problem)
         solution: Any = solve_ivp(
-            self.f, (0.0, times[-1]), start, method="BDF", t_eval=times, jac=self.jacobian, rtol=rtol, atol=atol
+            self.f, (0.0, times[-1]), start, method=self.method, t_eval=times, jac=self.jacobian, rtol=rtol, atol=atol
         )
         if not solution.success:
             raise RuntimeError(solution.message)
         return solution.y.T
+
+
+class ScipyRadau(ScipyBdf):
+    """SciPy's solve_ivp with Radau: slow and accurate."""
+
+    method = "Radau"
 
 
 def _augmented_start(problem: StiffProblem) -> Array:

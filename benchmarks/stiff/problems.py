@@ -158,6 +158,32 @@ def hires() -> StiffProblem:
     )  # fmt: skip
 
 
+def van_der_pol(e: float) -> StiffProblem:
+    """Return van der Pol's relaxation oscillation on its slow time, at 40 times over two and a half periods."""
+    return StiffProblem(
+        f"van der Pol, e = {e:g}",
+        {"x": "v", "v": "(mu*(1 - x*x)*v - x)/e"},
+        {"x": 2.0, "v": -0.66},
+        {"mu": 1.0, "e": e},
+        np.linspace(0.1, 4.0, 40),
+        1.0,
+        (1e-4, 1e-5, 1e-6, 1e-7, 1e-8),
+    )
+
+
+def oregonator() -> StiffProblem:
+    """Return the Oregonator of Hairer and Wanner II, IV.10, with its three constants as parameters."""
+    return StiffProblem(
+        "Oregonator",
+        {"y1": "s*(y2 + y1*(1 - q*y1 - y2))", "y2": "(y3 - (1 + y1)*y2)/s", "y3": "w*(y1 - y3)"},
+        {"y1": 1.0, "y2": 2.0, "y3": 3.0},
+        {"s": 77.27, "q": 8.375e-6, "w": 0.161},
+        np.arange(30.0, 361.0, 30.0),
+        1.0,
+        (1e-4, 1e-5, 1e-6, 1e-7, 1e-8),
+    )
+
+
 def pyridine() -> StiffProblem:
     """Return Bock's denitrogenation of pyridine, all eleven rate constants."""
     values = (1.81, 0.894, 29.4, 9.21, 0.058, 2.43, 0.0644, 5.55, 0.0201, 0.577, 2.15)

@@ -63,7 +63,7 @@ def solve_free(rows, c, n_heavy, side, work, z):
         d[i, 0] = w
         for k in range(n_free):
             a[i, k] = rows[i, free[k]]
-    factor_weighted(a, n_free, n_heavy, False, beta, pivot, row_size, dropped, size)
+    factor_weighted(a, n_free, n_heavy, True, beta, pivot, row_size, dropped, size)
     apply_weighted(a, n_free, beta, dropped, d)
     rank = rank_of(a, n_free, 0.0)
     for i in range(rank):

@@ -209,6 +209,7 @@ def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x
     c, column = np.empty((a.shape[0], 1)), np.empty((n, 1))
     e, y = np.empty(n_equality), np.empty(n_equality)
     factors = et, beta_e, pivot_e
+    mixed = n_equality > 0 or frame[1].any()
     n_held = _set_out(r, b, (rows, right, root), x, frame, scale, factors, free, column, y, held)
     for i in range(n):
         low[i], high[i] = min(0.0, lower[i] - x[i]), max(0.0, upper[i] - x[i])
@@ -225,7 +226,7 @@ def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x
             rotate_columns(a, n_free, et, n_equality, beta_e)
             drop_columns(a, n_free, rank_e, y, c)
         n_left = n_free - rank_e
-        level = factor_weighted(a, n_left, n_heavy, n_equality > 0, beta, pivot, row_size, dropped, size)
+        level = factor_weighted(a, n_left, n_heavy, mixed, beta, pivot, row_size, dropped, size)
         apply_weighted(a, n_left, beta, dropped, c)
         rank = rank_of(a, n_left, 0.0)
         if sweep == 0:

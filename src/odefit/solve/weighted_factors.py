@@ -11,7 +11,8 @@ it is small against that *column*, not against the largest one: beside an offset
 1 are as well determined as without it.  Only what is below one rounding of the largest column cannot be seen in
 residuals of that size.  What is rounding is set to zero, so that columns which stand for something come first and the
 rank is the number of diagonal elements that are not zero.  Heavy rows, and rotations that make infinite weights hold,
-carry the rounding of one column into the others: there all are measured by the largest one.
+carry the rounding of one column into the others: there all are measured by the largest one.  So they are where unknowns
+are logarithmic: a column that has faded against the others is how a plateau shows (see `comeback`).
 """
 
 from __future__ import annotations
@@ -73,8 +74,8 @@ def factor_weighted(a, n_columns, n_heavy, mixed, beta, pivot, row_size, dropped
     """Factor the first columns with pivoting, heavy rows first; return the size of the light rows.
 
     What is left of a heavy row when the ones above it are eliminated is set to zero where it is rounding;
-    `dropped` remembers before which column.  `mixed` tells whether columns were rotated into each other; `size` is
-    room.
+    `dropped` remembers before which column.  `mixed` tells whether columns are to be measured by the largest one;
+    `size` is room.
     """
     level = _measure_columns(a, n_columns, n_heavy, mixed or n_heavy > 0, size)
     for j in range(n_columns):

@@ -37,7 +37,7 @@ import numpy.typing as npt
 
 from odefit.native.stop import StopFlag, raise_on_interrupt
 from odefit.problem import Problem
-from odefit.solve import Failed, SolverResult, SolverStatus, heavy_of
+from odefit.solve import Failed, SolverResult, heavy_of
 from odefit.strategy.derivatives import LARGEST_SHIFT, tightened
 from odefit.strategy.uncertainty import Uncertainty
 from odefit.transcribe import SingleShooting
@@ -78,15 +78,12 @@ def second_order(
 ) -> SecondOrder | None:
     """Look at the curvature around the solution of a fit that crept, at this tolerance; None where that is not done.
 
-    Fits that converged need no other evidence; other ends say themselves why they are no minimum.  Rows of very large
-    weight hold unknowns in ways that a Hessian does not tell, and many unknowns cost many evaluations.  Nor is there
-    one where step grids cannot be replayed at the points next to it.
+    Rows of very large weight hold unknowns in ways that a Hessian does not tell, and many unknowns cost too much.
+    Nor is there one where step grids cannot be replayed at the points next to it.
     """
     solution = uncertainty.solution
-    if solution.status is not SolverStatus.SLOW or solution.x.size > _MOST_UNKNOWNS:
-        return None
     deviation = uncertainty.independent.deviation
-    if heavy_of(solution.evaluation) is not None or not deviation > 0.0:
+    if solution.x.size > _MOST_UNKNOWNS or heavy_of(solution.evaluation) is not None or not deviation > 0.0:
         return None
     if len(set(methods)) == 1:
         problem = problem.with_settings(integrator=next(iter(methods)))

@@ -186,11 +186,12 @@ class FitResult:
     @cached_property
     def second_order(self) -> SecondOrder | None:
         """What the curvature of the objective says of the end of a fit that crept; None for other ends."""
-        if self.solution.linear is None:
+        if self.solution.linear is None or self.status is not SolverStatus.SLOW:
             return None
-        check = self.derivatives
-        rtol = min(check.rtol, tighter(self.problem.settings.rtol))
-        return second_order(self.problem, Uncertainty(self.plan, check.solution), self.integrators.values(), rtol)
+        with np.errstate(all="ignore"):
+            check = self.derivatives
+            rtol = min(check.rtol, tighter(self.problem.settings.rtol))
+            return second_order(self.problem, Uncertainty(self.plan, check.solution), self.integrators.values(), rtol)
 
     @cached_property
     def statistics(self) -> ParameterStatistics | None:
