@@ -14,6 +14,7 @@ from casadi import SX
 from odefit.errors import ModelError, nearest
 from odefit.model.dependencies import Cycle, evaluation_order, symbols_in
 from odefit.model.equations import Equations
+from odefit.model.events import TimeEvent
 from odefit.model.kept import Kept
 from odefit.model.lowering import Namespace, expression_from_text
 from odefit.model.packing import packed_expressions, unpacked_expressions
@@ -32,9 +33,14 @@ class Model(Equations):
 
     Attributes
     ----------
-    algebraic, mass, implicit, events
-        Algebraic unknowns, entries of the mass matrix, implicit equations and events.  Empty for explicit ordinary
+    algebraic, mass, implicit
+        Algebraic unknowns, entries of the mass matrix, and implicit equations.  Empty for explicit ordinary
         differential equations.
+    events
+        Events at a time, in the order of the text.
+    held
+        Those of the states, the last ones, that hold what events change (see `odefit.model.events`): nobody wants to
+        see them.
     source
         The text the model was read from, if it was.
     kept
@@ -44,7 +50,8 @@ class Model(Equations):
     algebraic: tuple[str, ...] = ()
     mass: Mapping[Any, Any] = field(default_factory=lambda: _NOTHING)
     implicit: tuple[SX, ...] = ()
-    events: tuple[object, ...] = ()
+    events: tuple[TimeEvent, ...] = ()
+    held: tuple[str, ...] = ()
     source: str | None = None
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 

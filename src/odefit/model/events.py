@@ -1,0 +1,36 @@
+"""Events at a time: what a model's statements ``at t=t1: x += 5, k = 0`` say.
+
+At the time of an event some states jump.  Everything that an event can change is a state: a parameter or definition
+that an event sets is *held* by a state of its own, whose derivative is zero and which the equations use in its place
+(`Model.held`).  So jumps of states are all that integrators know of events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from casadi import SX
+
+
+@dataclass(frozen=True, eq=False)
+class TimeEvent:
+    """An event of a model.
+
+    Attributes
+    ----------
+    time
+        When: scalar SX of parameters, and of definitions that depend on parameters only.
+    changes
+        States to their values behind the event: scalar SX in the symbols of the model, which mean the values before it.
+    text
+        The statement as it was written, for messages.
+    """
+
+    time: SX
+    changes: Mapping[str, SX]
+    text: str
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "changes", MappingProxyType(dict(self.changes)))
