@@ -14,6 +14,11 @@ from types import MappingProxyType
 from casadi import SX
 
 
+def rate_name(state: str) -> str:
+    """Return the name of the state that holds the rate at which `state` is supplied by doses that take time."""
+    return f"rate into {state}"
+
+
 @dataclass(frozen=True, eq=False)
 class TimeEvent:
     """An event of a model.
