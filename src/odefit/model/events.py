@@ -13,6 +13,8 @@ from types import MappingProxyType
 
 from casadi import SX
 
+_HELD, _SET, _RATE = " (held)", " (is set)", "rate into "
+
 
 def rate_name(state: str) -> str:
     """Return the name of the state that holds the rate at which `state` is supplied by doses that take time."""
@@ -39,3 +41,23 @@ class TimeEvent:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "changes", MappingProxyType(dict(self.changes)))
+
+
+def held_name(name: str) -> str:
+    """Return the state that holds the parameter or definition `name`; nobody can write such a name in a text."""
+    return f"{name}{_HELD}"
+
+
+def flag_name(name: str) -> str:
+    """Return the state that tells whether an event has set the definition `name`."""
+    return f"{name}{_SET}"
+
+
+def rate_name(target: str) -> str:
+    """Return the name of the held state that is the rate at which something is given to the state `target`."""
+    return f"{_RATE}{target}"
+
+
+def name_of_held(state: str) -> str:
+    """Return what a held state belongs to, as the text calls it."""
+    return state.removesuffix(_HELD).removesuffix(_SET).removeprefix(_RATE)
