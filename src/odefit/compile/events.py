@@ -153,9 +153,7 @@ class SymbolicEvents:
         Puts expressions into the symbols of time, states and p.
     """
 
-    def __init__(
-        self, problem: Problem, kinds: Sequence[Kind], resolve: Callable[[list[Any]], list[Any]]
-    ) -> None:
+    def __init__(self, problem: Problem, kinds: Sequence[Kind], resolve: Callable[[list[Any]], list[Any]]) -> None:
         model = problem.model
         self._a = ca.SX.sym("(argument)", N_ARGUMENTS)
         moments: list[Any] = []

@@ -291,7 +291,7 @@ def _advance(task, room, t, h, t_new, ratio, replay):
     return _OK, _factor(ratio, exponent, 2.0 if may_double else 1.0), 0
 
 
-@kernel(inline=True)
+@kernel(inline=True, allocating=True)
 def _current(room):
     return room.dif, room.s_dif, room.s2_out, 3
 

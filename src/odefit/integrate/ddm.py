@@ -256,7 +256,7 @@ def _advance(task, room, t, h, t_new, ratio, replay):
     return _OK, factor, mark
 
 
-@kernel(inline=True)
+@kernel(inline=True, allocating=True)
 def _current(room):
     return room.y, room.s, room.s2, room.slot[1]
 

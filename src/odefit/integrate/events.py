@@ -1,8 +1,8 @@
 """Events of a task: when they happen, and what becomes of states and directions.
 
-Moments tau = T(p, a) and changes y+ = E(tau, y-, p, a) are those of `odefit.compile.events`.  An event ends a piece.  The
-directions that a method has there are total derivatives along the end of the piece, d/dtheta y(tau(theta), theta); so
-is what they become: with z_a = (dtau_a, y_a, p_a) and E' by (tau, y, p),
+Moments tau = T(p, a) and changes y+ = E(tau, y-, p, a) are those of `odefit.compile.events`.  An event ends a piece.
+The directions that a method has there are total derivatives along the end of the piece, d/dtheta y(tau(theta), theta);
+so is what they become: with z_a = (dtau_a, y_a, p_a) and E' by (tau, y, p),
 
     y+_a  = E' z_a
     y+_ab = E' z_ab + E''[z_a, z_b] ,        dtau_a = T' p_a,    d2tau_ab = T' p_ab + T''[p_a, p_b] .
@@ -28,7 +28,7 @@ TOO_EARLY = -np.inf
 """The moment of an event that happens before the task begins."""
 
 
-@kernel(inline=True)
+@kernel(inline=True, allocating=True)
 def event_arguments(sw, occurrence):
     """Return the numbers of an occurrence."""
     return sw.event_arguments[_N_ARGUMENTS * occurrence : _N_ARGUMENTS * (occurrence + 1)]

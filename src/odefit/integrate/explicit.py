@@ -222,7 +222,7 @@ def _seed(task, elimination, room):
     put_seeds(task.d2p, m, m, n_p, room.seeds2)
 
 
-@kernel(inline=True)
+@kernel(inline=True, allocating=True)
 def _current(room):
     return room.y, room.c, room.c2, 0
 

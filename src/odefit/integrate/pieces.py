@@ -376,8 +376,8 @@ def lay_pieces(table, i, order, replay):
     -------
     status, count, memory
         OK; UNDEFINED_CONDITION if a switch is not a number; SWITCHED if the grid to `replay` has other pieces;
-        EVENT_TOO_EARLY, UNDEFINED_EVENT; ROOM_FOR_PIECES if counts and `passed` are too short for `count` pieces; TOO_MANY_PIECES.  `memory` must be kept
-        alive as long as the row is used.
+        EVENT_TOO_EARLY, UNDEFINED_EVENT; ROOM_FOR_PIECES if counts and `passed` are too short for `count` pieces;
+        TOO_MANY_PIECES.  `memory` must be kept alive as long as the row is used.
     """
     task, sw = task_at(table, i), switching_at(table, i)
     n_s, n_u, q = sw.level.size, sw.kind.size, task.n_directions if order >= 1 and task.moving != 0 else 0

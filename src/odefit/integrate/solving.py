@@ -68,7 +68,22 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, switching, kept)
     # numba takes no tuple of more than thirty as one
     model = (value, directions, jacobian, second, y0.size, p.size, q, q, t0, rtol, max_step, max_steps, choices)
     seeds = (p, u, y0, dy0.reshape(dy0.size), dp.reshape(dp.size), d2y0.reshape(d2y0.size), d2p.reshape(d2p.size))
-    course = (times, after, ends, kinks, aims, atol, steps, orders, counts, stop, slots, 1 if moving else 0, sink, method)
+    course = (
+        times,
+        after,
+        ends,
+        kinks,
+        aims,
+        atol,
+        steps,
+        orders,
+        counts,
+        stop,
+        slots,
+        1 if moving else 0,
+        sink,
+        method,
+    )
     _write_task(table, 0, model + seeds + course)
     table[0, _ELIMINATION], table[0, _SWITCHING] = elimination, switching
     y, s, s2 = kept

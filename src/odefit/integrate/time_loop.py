@@ -193,7 +193,7 @@ def _waits(task, index, piece):
 def _jumper(current: Any) -> Any:
     """Return the kernel that lets happen what ends a piece."""
 
-    @kernel(inline=True)
+    @kernel(inline=True, allocating=True)
     def jump(task, switching, room, piece, order, cause):
         if switching.event_kind.size == 0:
             return _OK, cause
@@ -210,7 +210,7 @@ def _jumper(current: Any) -> Any:
 def _rest(current: Any) -> Any:
     """Return the kernel that hands over what waits for the last event of a task."""
 
-    @kernel(inline=True)
+    @kernel(inline=True, allocating=True)
     def write_rest(table, i, task, room, next_time):
         if next_time < task.times.size:
             y, s, s2, row = current(room)

@@ -16,11 +16,6 @@ from casadi import SX
 _HELD, _SET, _RATE = " (held)", " (is set)", "rate into "
 
 
-def rate_name(state: str) -> str:
-    """Return the name of the state that holds the rate at which `state` is supplied by doses that take time."""
-    return f"rate into {state}"
-
-
 @dataclass(frozen=True, eq=False)
 class TimeEvent:
     """An event of a model.

@@ -35,7 +35,8 @@ class Observation:
         Its number.
     times, after, stops, ends
         Distinct times (twice where states before and behind an event were measured), which of them mean the state
-        behind an event (empty: none), times at which the right-hand side jumps, and the ends of the pieces of integration.
+        behind an event (empty: none), times at which the right-hand side jumps, and the ends of the pieces of
+        integration.
     at, observable
         Per measurement: index into `times`, index among the problem's observables.
     value, root_weight
