@@ -129,7 +129,9 @@ def test_an_event_inside_a_stiff_phase(name):
 @by_method
 def test_both_sides_of_an_event(method):
     times, after = [0.0, 0.0, 2.0, 2.0, 4.0, 4.0], [0, 1, 0, 1, 0, 1]
-    text = "x' = 0*x\nz' = 1\nx(0) = 1\nz(0) = 0\nat t=0: x += 1\nat t=2: x *= 10\nat t=2: x += 5\nat t=4: x = 0, z = -1"
+    text = (
+        "x' = 0*x\nz' = 1\nx(0) = 1\nz(0) = 0\nat t=0: x += 1\nat t=2: x *= 10\nat t=2: x += 5\nat t=4: x = 0, z = -1"
+    )
     model, run = with_events(text, {}, [1.0, 0.0], times, after)
     found = method.solve(model, run, rtol=1e-8, atol=1e-10)
     assert found.status is Status.OK

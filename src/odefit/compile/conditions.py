@@ -28,6 +28,7 @@ from odefit.compile.switches import PIECE_LENGTH, PIECE_START, Split, smooth, sp
 from odefit.compile.table_inputs import PlacedTables, TableShape, TimeCall
 from odefit.errors import ProblemError, UnsupportedError
 from odefit.model import Model
+from odefit.model.events import name_of_held
 from odefit.problem import Experiment, Problem, initial_name, state_of_initial
 from odefit.problem.noise import sigma_expressions
 from odefit.problem.resolution import (
@@ -36,7 +37,6 @@ from odefit.problem.resolution import (
     resolve_in_experiment,
     resolved,
     symbol_of,
-    tables_in,
 )
 
 Pattern = tuple[tuple[str, str | None], ...]
@@ -109,14 +109,16 @@ def split_of(problem: Problem, variant: Variant) -> Split | None:
     model = problem.model
     out = stack(_resolved_in(problem, variant, [model.rhs[name] for name in model.states]))
     states = stack(model.symbols[name] for name in model.states)
-    split = split_at_conditions(out, model.symbols[model.time], states, beginning_of(problem), model.held)
+    corners = {shape.name: shape.corners for shape in variant.tables}
+    time, begin = model.symbols[model.time], beginning_of(problem)
+    split = split_at_conditions(out, time, states, begin, corners, held=model.held)
     if split is None:
         return smooth(out) if variant.events else None
-    for table in sorted(tables_in(split.switches)):
-        raise UnsupportedError(f"a condition in time that depends on the table '{table}'")
     for name in model.held:
         if name in names_in(split.switches):
-            raise UnsupportedError(f"a condition in time that depends on what an event changes ({name})")
+            raise UnsupportedError(
+                f"a condition in time that depends on '{name_of_held(name)}', which an event changes"
+            )
     return split
 
 

@@ -178,8 +178,8 @@ class CompiledStructure:
 
     @cached_property
     def used_slots(self) -> frozenset[str]:
-        """Names of the slots that some experiment, measurement or prior depends on, or that are shared by all."""
-        used = set(self._shared_slots)
+        """Names of the slots that are estimated, shared by all, or that an experiment, measurement or prior needs."""
+        used = {*self._shared_slots, *self.free.tolist()}
         for e, gather in enumerate(self.gather):
             used.update(gather[self._inputs_that_matter(e)].tolist())
         return frozenset(self.slot_names[i] for i in used)

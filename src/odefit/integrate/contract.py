@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.float64]
 _NO_INPUTS = np.empty(0)
-Tolerance = float | str | Mapping[str, float] | Array
+Tolerance = float | str | Mapping[str, float] | Array | None
 """Absolute tolerances as they are asked for; see `odefit.integrate.sizes.aims_of`."""
 
 

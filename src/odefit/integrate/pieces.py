@@ -31,7 +31,7 @@ import math
 
 import numpy as np
 
-from odefit.compile.switches import (
+from odefit.compile.switch_kinds import (
     CEIL,
     EQUAL,
     FLOOR,

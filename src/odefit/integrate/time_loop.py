@@ -28,15 +28,19 @@ from odefit.integrate.moving_output import (
 )
 from odefit.integrate.pieces import enter_piece, time_in_task
 from odefit.integrate.sizes import (
+    MOST_REPEATS,
     PILOT_RTOL,
     PILOT_STEPS,
     any_without_size,
     begin_pilot,
     is_complete,
+    may_be_small,
     needs_pilot,
     note_accepted,
+    note_largest,
     note_rejected,
     set_tolerances,
+    tighten_small,
 )
 from odefit.integrate.stepping import JACOBIAN, RHS, longer
 from odefit.integrate.task import KEEPING, Task, call_sink, elimination_at, switching_at, task_at
@@ -50,6 +54,7 @@ _OUTSIDE_TABLE = int(Status.OUTSIDE_TABLE)
 _COUNTERS = len(Counters._fields)
 _write_limits = KEEPING.writer(Task, "rtol", "max_steps")
 _SMALLEST_STEP = 1e-290
+_STEPS_OF_REPEAT, _MORE_STEPS = 1000, 20
 _TINY = 4.0 * float(np.finfo(float).eps)
 
 SOLVED, UNSOLVED, NOT_FINITE = 0, -1, -2
@@ -233,7 +238,7 @@ def _output(name: str, interpolate: Any) -> Any:
     at_fixed_time = directions_at_fixed_time(name, interpolate)
 
     @kernel(inline=True)
-    def write_outputs(table, i, task, room, t, h, t_new, next_time, piece, scratch):
+    def write_outputs(table, i, task, room, t, h, t_new, next_time, piece, scratch, largest):
         times = task.times
         while next_time < times.size:
             time = times[next_time]
@@ -248,6 +253,7 @@ def _output(name: str, interpolate: Any) -> Any:
             else:
                 interpolate(task, room, t, h, t_new, time, 0)
             call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
+            note_largest(room.y_out, largest)
             next_time += 1
         return next_time
 
@@ -279,30 +285,43 @@ def time_loop(name: str, method: Method) -> Any:
     @kernel
     @named(name)
     def solve(table, i, order, replay, taken, orders, n_taken):
-        """Integrate task `i` of a table: to choose steps, a pilot finds out the tolerances first."""
+        """Integrate task `i` of a table: to choose steps, a pilot may go ahead, a run may be repeated (sizes)."""
         task, switching = task_at(table, i), switching_at(table, i)
         pilot = not replay and needs_pilot(task.aims, task.y0)
         sizes, slopes = np.zeros(task.n if pilot else 0), np.zeros(task.n if pilot else 0)
-        n_rhs = n_jacobian = 0
+        largest = np.zeros(task.n if not replay and may_be_small(task.aims, task.y0) else 0)
+        n_rhs = n_jacobian = repeats = 0
         if pilot:
             if task.ends.size > 0:
                 enter_piece(task, switching, 0, 0)  # inputs, start and length of the first piece
             start = 0.0 if task.moving != 0 else task.start
             call_model(task.value, start, task.y0, 0, task.p, task.u, slopes, 0)
-            begin_pilot(task.aims, task.y0, slopes, sizes, task.atol)
+            n_rhs = 1
+            begin_pilot(task.aims, task.rtol, task.y0, slopes, sizes, task.atol)
             _write_limits(table, i, (PILOT_RTOL, min(task.max_steps, PILOT_STEPS)))
         elif not replay:
-            set_tolerances(task.aims, task.y0, sizes, task.atol)
+            set_tolerances(task.aims, task.rtol, task.y0, sizes, task.atol)
         while True:
             result = integrate(
-                table, i, 0 if pilot else order, replay, sizes if pilot else sizes[:0], taken, orders, n_taken
+                table, i, 0 if pilot else order, replay, sizes if pilot else sizes[:0], largest, taken, orders, n_taken
             )  # one call, since the loop over the steps is compiled wherever it is called
-            if not pilot:
+            max_steps = task.max_steps
+            if pilot:
+                pilot = False
+                set_tolerances(task.aims, task.rtol, task.y0, sizes, task.atol)
+            elif largest.size == 0 or result[0] == _STOPPED or repeats > MOST_REPEATS:
                 break
-            pilot = False
-            n_rhs, n_jacobian = task.counts[RHS] + 1, task.counts[JACOBIAN]
-            _write_limits(table, i, (task.rtol, task.max_steps))
-            set_tolerances(task.aims, task.y0, sizes, task.atol)
+            elif repeats > 0 and (result[0] == _TOO_MANY or result[0] == _UNDERFLOW):
+                repeats = MOST_REPEATS + 1
+                set_tolerances(task.aims, task.rtol, task.y0, sizes, task.atol)
+            elif repeats < MOST_REPEATS and tighten_small(task.aims, task.rtol, task.y0, largest, task.atol):
+                repeats += 1
+                max_steps = min(max_steps, _STEPS_OF_REPEAT + _MORE_STEPS * (result[5] - n_taken))
+            else:
+                break
+            _write_limits(table, i, (task.rtol, max_steps))
+            n_rhs, n_jacobian = n_rhs + task.counts[RHS], n_jacobian + task.counts[JACOBIAN]
+        _write_limits(table, i, (task.rtol, task.max_steps))
         task.counts[RHS] += n_rhs
         task.counts[JACOBIAN] += n_jacobian
         return result
@@ -318,7 +337,7 @@ def _loop(name: str, method: Method) -> Any:
     watch_rejected, watch_accepted = _watch(interpolate)
 
     @kernel(inline=True, allocating=True)
-    def integrate(table, i, order, replay, sizes, taken, orders, n_taken):
+    def integrate(table, i, order, replay, sizes, largest, taken, orders, n_taken):
         """Integrate task `i` of a table through all its pieces."""
         task, elimination, switching = task_at(table, i), elimination_at(table, i), switching_at(table, i)
         counts, ends = task.counts, task.ends
@@ -377,7 +396,7 @@ def _loop(name: str, method: Method) -> Any:
                     continue
                 if ratio > ratio_most:
                     ratio_most, cause = ratio, worst
-                next_time = write_outputs(table, i, task, room, t, h, t_new, next_time, piece, scratch)
+                next_time = write_outputs(table, i, task, room, t, h, t_new, next_time, piece, scratch, largest)
                 watch_accepted(task, room, t, h, t_new, sizes)
                 status, factor, mark = advance(task, room, t, h, t_new, ratio, replay)
                 step += stride
