@@ -149,6 +149,8 @@ def matching_models(problem: Problem) -> tuple[MatchingModel, ...]:
     """Return the records of all experiments; they are made once for a model."""
     if problem.model.tables or problem.tables:
         raise UnsupportedError('start values from the data (start = "auto") for a model that calls tables')
+    if problem.model.events or any(experiment.events for experiment in problem.experiments):
+        raise UnsupportedError('start values from the data (start = "auto") for a model with events or doses')
     names = tuple((p.name, p.expression, p.per) for p in problem.parameters)
     key = ("matching", problem.experiments, names, problem.observables, problem.structure.slots.by_row)
     return problem.model.kept.get(key, lambda: tuple(_matching_model(problem, e) for e in problem.experiments))
