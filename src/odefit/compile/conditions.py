@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import casadi as ca
@@ -124,7 +125,7 @@ def split_of(problem: Problem, variant: Variant) -> Split | None:
 
 def events_of(problem: Problem, variant: Variant) -> SymbolicEvents:
     """Return the events of a variant, as expressions."""
-    return SymbolicEvents(problem, variant.events, lambda expressions: _resolved_in(problem, variant, expressions))
+    return SymbolicEvents(problem, variant.events, partial(_resolved_in, problem, variant))
 
 
 def beginning_of(problem: Problem) -> float:
@@ -132,10 +133,10 @@ def beginning_of(problem: Problem) -> float:
     return min((experiment.start for experiment in problem.experiments), default=-math.inf)
 
 
-def _resolved_in(problem: Problem, variant: Variant, expressions: list[Any]) -> list[Any]:
-    """Return expressions in t, y and p, definitions inlined."""
+def _resolved_in(problem: Problem, variant: Variant, expressions: list[Any], *, at_start: bool = False) -> list[Any]:
+    """Return expressions in t, y and p, definitions inlined; `at_start` with what events change as it begins."""
     replacing = {name: problem.expression(text) for name, text in variant.inlined}
-    return resolved(problem, expressions, replacing, keeping=variant.lifted)
+    return resolved(problem, expressions, replacing, keeping=variant.lifted, at_start=at_start)
 
 
 def parameters_of(problem: Problem, variant: Variant) -> tuple[str, ...]:
@@ -185,7 +186,7 @@ def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> Symbol
     expressions = [unused[name] if name in unused else symbol_of(problem, name) for name in names]
     expressions += [initial[name] for name in model.states]
     tables = PlacedTables(problem, variant.tables)
-    outputs = resolved(problem, expressions, replacing)
+    outputs = resolved(problem, expressions, replacing, at_start=True)
     formal = formal_parameters(problem)
     _refuse_unknown(problem, [*names, *map(initial_name, model.states)], outputs, {*formal} - inlined, constants)
     return SymbolicFunction(

@@ -150,10 +150,11 @@ class SymbolicEvents:
     Parameters
     ----------
     resolve
-        Puts expressions into the symbols of time, states and p.
+        Puts expressions into the symbols of time, states and p; with `at_start`, of p alone where events change what
+        they use.
     """
 
-    def __init__(self, problem: Problem, kinds: Sequence[Kind], resolve: Callable[[list[Any]], list[Any]]) -> None:
+    def __init__(self, problem: Problem, kinds: Sequence[Kind], resolve: Callable[..., list[Any]]) -> None:
         model = problem.model
         self._a = ca.SX.sym("(argument)", N_ARGUMENTS)
         moments: list[Any] = []
@@ -167,10 +168,9 @@ class SymbolicEvents:
                 target.append(model.states.index(state))
                 changes.append(value)
             first.append(len(changes))
-        both = resolve([*moments, *changes])
-        for table in sorted(tables_in(ca.vertcat(*both))) if both else ():
+        self.moments, self.changes = resolve(moments, at_start=True), resolve(changes)
+        for table in sorted(tables_in(ca.vertcat(*self.moments, *self.changes))) if kinds else ():
             raise UnsupportedError(f"an event that uses the table '{table}'")
-        self.moments, self.changes = both[: len(moments)], both[len(moments) :]
         self.target, self.first_change = np.array(target, dtype=np.int64), np.array(first, dtype=np.int64)
 
     @staticmethod

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+
+from odefit.errors import ProblemError
 from odefit.problem.values import Value, one_nan
 
 HOWS = ("add", "set")
+
+
+def _left_out() -> Any:
+    """Let `count` be left out: it is 1, and must be given where `every` is."""
+    return None
 
 
 @dataclass(frozen=True)
@@ -27,7 +36,7 @@ class Dose(Value):
     duration
         Given over this time, at a constant rate: a number or an expression; NaN: at once.
     every, count
-        Given `count` times, `every` so much later.
+        Given `count` times, `every` so much later (a number); once if both are left out.
 
     What is given to a state may come later by a *lag*, and only a *fraction* of it may arrive: see `Problem.lag` and
     `Problem.fraction`.
@@ -39,14 +48,42 @@ class Dose(Value):
     how: str = "add"
     duration: float | str = math.nan
     every: float = math.nan
-    count: int = 1
+    count: int = _left_out()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.duration, str):
-            object.__setattr__(self, "duration", one_nan(self.duration))
-        object.__setattr__(self, "every", one_nan(self.every))
+        for name in ("time", "amount", "duration"):
+            object.__setattr__(self, name, self._checked(name, getattr(self, name)))
+        if isinstance(self.every, str):
+            raise ProblemError(f"{self.words}: 'every' is the text '{self.every}'; give a number.")
+        object.__setattr__(self, "every", self._checked("every", self.every))
+        if self.count is None and not math.isnan(self.every):
+            raise ProblemError(f"{self.words} is given every {self.every:g}, but not how often; give 'count' too.")
+        count = 1 if self.count is None else self.count
+        if isinstance(count, bool) or not isinstance(count, int | np.integer):
+            raise ProblemError(f"{self.words}: 'count' is {count!r}; give a whole number.")
+        object.__setattr__(self, "count", int(count))
+
+    def _checked(self, name: str, value: Any) -> float | str:
+        """Return text as it is, and a number as a float."""
+        if isinstance(value, str):
+            return value
+        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+            raise ProblemError(
+                f"{self.words}: '{name}' is {value!r}; give a number or the text of an expression of parameters."
+            )
+        return one_nan(float(value))
+
+    @property
+    def words(self) -> str:
+        """What messages call it."""
+        time = self.time if isinstance(self.time, str) else f"{self.time:.10g}" if _is_number(self.time) else "?"
+        return f"the dose of '{self.target}' at {time}"
 
     @property
     def is_infusion(self) -> bool:
         """Whether it takes time."""
         return isinstance(self.duration, str) or not math.isnan(self.duration)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating)
