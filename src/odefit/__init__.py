@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         tanh,
         where,
     )
-    from odefit.problem import Experiment, Measurements, Noise, Parameter, Period, Problem, Settings, Table
+    from odefit.problem import Dose, Experiment, Measurements, Noise, Parameter, Period, Problem, Settings, Table
     from odefit.strategy import Comparison, FitResult, compare, with_synthetic_data
     from odefit.transcribe import Evaluator, PointEvaluation
 
@@ -60,6 +60,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Comparison",
     "CompileError",
+    "Dose",
     "Evaluator",
     "Experiment",
     "FitError",
@@ -119,7 +120,9 @@ _HOMES = {
     ),
     "odefit.formats": ("measurements_from_frame",),
     "odefit.model": ("Model",),
-    "odefit.problem": ("Experiment", "Measurements", "Noise", "Parameter", "Period", "Problem", "Settings", "Table"),
+    "odefit.problem": (
+        "Dose", "Experiment", "Measurements", "Noise", "Parameter", "Period", "Problem", "Settings", "Table",
+    ),
     "odefit.strategy": ("Comparison", "FitResult", "compare", "with_synthetic_data"),
     "odefit.transcribe": ("Evaluator", "PointEvaluation"),
 }  # fmt: skip

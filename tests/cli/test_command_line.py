@@ -140,7 +140,7 @@ BAD_INPUT = {
         "[data] has an unknown key 'sigm'; did you mean 'sigma'?",
     ),
     "equation": (["fit", "FILE"], toml("x' = -k x\nx(0) = 1"), CSV, "odefit: problem.toml: equations, line 1: "),
-    "unsupported": (["fit", "FILE"], toml(rest="[events]\n"), CSV, "not supported yet: [events]"),
+    "unsupported": (["fit", "FILE"], toml(rest="[grids.r]\n"), CSV, "not supported yet: [grids.r]"),
     "no data file": (["fit", "FILE"], toml().replace("data.csv", "other.csv"), CSV, "other.csv' does not exist"),
     "text in data": (["fit", "FILE"], toml(), "time,x\n0,high\n", "'high' is not a number"),
     "empty data": (["fit", "FILE"], toml(), "", "'data.csv' is empty"),

@@ -31,6 +31,8 @@ MODELS = {
     "no states": lambda: Model.from_text("y = a + b*t"),
     "other letters": lambda: Model.from_text("α' = -β*α\nα(0) = 1"),
     "functions": traced,
+    "events": lambda: Model.from_text(f"{TEXT}\nat t=5 + s: x += k, k *= 2, r = x\nat t=2*f: y = 0"),
+    "rates": lambda: Model.from_text(f"{TEXT}\nat t=5: k = 2").with_rates(("y",)),
 }
 
 
@@ -38,6 +40,7 @@ def numbers(model: Model) -> list[float]:
     """All right sides, definitions inlined, at one point."""
     names = [name for name in model.symbols if name not in model.definitions]
     right = [*model.rhs.values(), *model.initial.values(), *model.definitions.values()]
+    right += [value for event in model.events for value in (event.time, *event.changes.values())]
     function = ca.Function("f", [model.symbols[name] for name in names], model.resolve(right))
     point = np.random.default_rng(3).uniform(0.5, 2.0, len(names))
     return [float(value) for value in function.call(list(point))]
@@ -48,8 +51,9 @@ def numbers(model: Model) -> list[float]:
 def test_a_pickle_holds_the_same_equations(kind, protocol):
     model = MODELS[kind]()
     other = pickle.loads(pickle.dumps(model, protocol))
-    for name in ("time", "states", "parameters", "algebraic", "implicit", "events", "source"):
+    for name in ("time", "states", "parameters", "algebraic", "implicit", "held", "source"):
         assert getattr(other, name) == getattr(model, name)
+    assert [(list(e.changes), e.text) for e in other.events] == [(list(e.changes), e.text) for e in model.events]
     for name in ("rhs", "initial", "definitions", "symbols", "tables", "mass"):
         assert list(getattr(other, name)) == list(getattr(model, name))
         assert {key: str(value) for key, value in getattr(other, name).items()} == {

@@ -149,7 +149,11 @@ EXPERIMENT_MISTAKES = {
         UnsupportedError,
         "several periods in experiment 'a'",
     ),
-    "events": (lambda: Experiment("a", events=("e",)), UnsupportedError, "events in experiment 'a'"),
+    "events": (
+        lambda: Experiment("a", events=("e",)),
+        ProblemError,
+        r"experiment 'a' has the event 'e'; give odefit\.Dose objects\.",
+    ),
     "use": (
         lambda: Experiment("a", use="train"),
         ProblemError,

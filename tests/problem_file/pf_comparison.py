@@ -21,7 +21,8 @@ def assert_same_measurements(one: Measurements, other: Measurements) -> None:
 def assert_same_problem(one: Problem, other: Problem) -> None:
     assert one.model.source == other.model.source
     assert one.model.time == other.model.time
-    for name in ("noise", "constraints", "derived", "units", "settings", "title", "starts"):
+    assert one.model.states == other.model.states
+    for name in ("noise", "constraints", "derived", "units", "settings", "title", "starts", "lag", "fraction"):
         assert getattr(one, name) == getattr(other, name), name
     assert [repr(p) for p in one.parameters] == [repr(p) for p in other.parameters]
     assert [repr(e) for e in one.experiments] == [repr(e) for e in other.experiments]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from odefit import Dose
 from odefit.errors import UnsupportedError
 
 CHEM = r'''title = "Esterification, three temperatures, UV spectra, fast acid equilibrium"
@@ -246,17 +247,12 @@ PK_FILES = {
     "doses.csv": "experiment,time,target,add\ns1,0,depot,100\n",
 }
 # only what is refused uses these
-UNUSED = [("tlag = { start = 0.3, lower = 0, upper = 2 }\n", "")]
 OF_SIGMA = [('prop = { start = 0.15, scale = "log" }\nadd = { start = 0.02, scale = "log" }\n', "")]
 PK_STEPS = [
-    (
-        r"\[events\]",
-        [('[events]\nfile = "doses.csv"\nlag = { depot = "tlag" }\nfraction = { depot = "F" }\n', "")],
-    ),
     ("integral", [("urine = integral(CLr*Cp, over=t)", "urine = CLr*Cp")]),
     (r"'below' in \[noise\] Cp", [(", below = 0.05", "")]),
     ('the distribution "lognormal" in .noise. urine', [('distribution = "lognormal", ', "")]),
-    ("Vp >= V", [('"Vp >= V", ', ""), ("log(2)*V/CL", "log(2)*V/CLpop"), *UNUSED]),
+    ("Vp >= V", [('"Vp >= V", ', ""), ("log(2)*V/CL", "log(2)*V/CLpop")]),
     ("max|over", [('Cmax = "max(Cp, over=t)"\n', "")]),
     ("integral", [('AUC24 = "integral(Cp, over=t, from=0, to=24)"\n', "")]),
     (
@@ -321,7 +317,6 @@ BATTERY_STEPS = [
 
 EPI_FILES = {"cases.csv": "date,cases,deaths,sero\n2020-03-02,10,3,\n2020-03-03,12,1,0.1\n"}
 EPI_STEPS = [
-    ("boundary conditions and events at a time", [("at t = t_import: E += 50\n", "")]),
     (r"aggregates such as integral", [("integral(sigma*E, over=t)", "sigma*E")]),
     (r"aggregates such as integral", [("integral(gamma*I, over=t)", "gamma*I")]),
     ('the distribution "negbinomial" in .noise. cases', [('{ distribution = "negbinomial", phi = "phi" }', '"5 %"')]),
@@ -332,7 +327,7 @@ EPI_STEPS = [
         [
             ('Rt_end = "Rt(t=150)"\n', ""),
             # only what is refused uses these
-            ('t_import = { start = 10, lower = 0, upper = 40 }\nphi = { start = 10, scale = "log" }\n', ""),
+            ('phi = { start = 10, scale = "log" }\n', ""),
         ],
     ),
 ]
@@ -390,6 +385,8 @@ def test_pk(project):
     assert [dict(e.periods[0].overrides) for e in problem.experiments] == [{"WT": 70.0}, {"WT": 82.5}, {}]
     assert problem.sigma.tolist() == [0.02, 0.2] * 2
     assert problem.constraints == ("F*Q ~ normal(2, 0.5)",)
+    assert [e.events for e in problem.experiments] == [(Dose(0.0, "depot", 100.0),), (), ()]
+    assert (problem.lag, problem.fraction) == ({"depot": "tlag"}, {"depot": "F"})
 
 
 def test_sysbio(project):
@@ -413,3 +410,5 @@ def test_epi(project):
     assert [(e.name, e.until) for e in problem.experiments] == [("forecast", 180)]
     assert problem.derived == {"R0": "b1/gamma"}
     assert len(problem.constraints) == 3
+    assert [event.text for event in problem.model.events] == ["at t = t_import: E += 50"]
+    assert problem.event_times({}, 0) == [10.0]

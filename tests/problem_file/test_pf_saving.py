@@ -259,9 +259,6 @@ class TestRefusals:
         data = data_of(groups={"u": ["a"], "v": ["b"]})
         self.refused(project, changed(project.load(), measurements=data), "'u' or 'v'")
 
-    def test_side(self, project):
-        self.refused(project, changed(project.load(), measurements=data_of(side=[1])), "side", UnsupportedError)
-
     def test_units_of_nothing(self, project):
         self.refused(project, changed(project.load(), units={"zz": "h"}), "'zz', which does not occur")
 

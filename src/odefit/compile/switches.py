@@ -136,12 +136,23 @@ class _Value:
     level: int = 0
 
 
+def smooth(out: Any) -> Split:
+    """Return a right-hand side without conditions in time, which ends its pieces for other reasons."""
+    nothing = ca.SX(0, 1)
+    return Split(out, nothing, nothing, (), (), (), (), (), ())
+
+
 def split_at_conditions(
-    out: Any, time: Any, states: Any, begin: float = -math.inf, tables: Mapping[str, Corners] | None = None
+    out: Any,
+    time: Any,
+    states: Any,
+    begin: float = -math.inf,
+    tables: Mapping[str, Corners] | None = None,
+    held: Collection[str] = (),
 ) -> Split | None:
     """Take the conditions in `time` out of a right-hand side, which may call `tables`; None if all of it is smooth.
 
-    Those that change at no time behind `begin` stay.
+    Those that change at no time behind `begin` stay.  States that are `held` change between pieces only.
     """
     others = [symbol for symbol in ca.symvar(ca.vertcat(out, time, states)) if symbol.name() != time.name()]
     state_names = {states[i].name() for i in range(states.numel())}
@@ -151,7 +162,7 @@ def split_at_conditions(
     if not (_NOT_SMOOTH | {CALL}).intersection(operations):
         return None
     names = {time.name(), *(symbol.name() for symbol in others)}
-    walk = _Walk(time, states, ca.vertcat(*parameters), names, begin, tables or {})
+    walk = _Walk((time, states, ca.vertcat(*parameters)), names, begin, tables or {}, held)
     return walk.split(function, operations)
 
 
@@ -160,15 +171,15 @@ class _Walk:
 
     def __init__(
         self,
-        time: Any,
-        states: Any,
-        parameters: Any,
+        arguments: tuple[Any, Any, Any],
         names: Collection[str],
         begin: float,
         tables: Mapping[str, Corners],
+        held: Collection[str],
     ) -> None:
-        self._time, self._names, self._begin, self._tables = time, set(names), begin, tables
-        self._arguments = (time, states, parameters)
+        self._time, self._names, self._begin, self._tables = arguments[0], set(names), begin, tables
+        self._held = frozenset(held)
+        self._arguments = arguments
         self._pairs: list[tuple[Any, Any]] = []  # switches g = a - b
         self._level: list[int] = []
         self._whole: list[bool] = []
@@ -189,7 +200,8 @@ class _Walk:
                 register[result[0]] = _Value(ca.SX(function.instruction_constant(k)))
             elif operation == ca.OP_INPUT:
                 symbol = self._arguments[places[0]][places[1]]
-                register[result[0]] = _Value(symbol, of_time=places[0] == 0, of_states=places[0] == 1)
+                of_states = places[0] == 1 and symbol.name() not in self._held
+                register[result[0]] = _Value(symbol, of_time=places[0] == 0, of_states=of_states)
             else:
                 register[result[0]] = self._apply(operation, [register[i] for i in places])
         switches = [a - b for a, b in self._pairs]

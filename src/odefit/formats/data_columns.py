@@ -54,14 +54,14 @@ class DataNames:
                     f'per = "{name}" of a parameter names a data column with another meaning; '
                     "copy it to a column with a name of its own."
                 )
-            if model is not None and (name in model.states or name in model.definitions):
+            if model is not None and (name in model.shown or name in model.definitions):
                 raise ProblemError(
                     f'per = "{name}" of a parameter names a state or definition of the model; '
                     "give the data column another name."
                 )
         if model is None:
             return cls(None, groups, tuple(experiments))
-        observables = dict.fromkeys((*model.states, *model.definitions, *conditions))
+        observables = dict.fromkeys((*model.shown, *model.definitions, *conditions))
         return cls(tuple(observables), groups, tuple(experiments), model.time)
 
     def observes(self, name: str) -> bool:
@@ -76,7 +76,8 @@ class DataNames:
         """Return the columns that hold text."""
         dates = self.times(options) if options.origin is not None else ()
         melted = () if options.melt is None else (options.melt.into,)
-        return frozenset({"experiment", "observable", *self.groups, *melted, *dates})
+        side = () if "side" in (self.observables or ()) else ("side",)
+        return frozenset({"experiment", "observable", *side, *self.groups, *melted, *dates})
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ def _matrix(sheet: Sheet, time: str, into: str, names: DataNames) -> Layout:
         raise ProblemError(f"{sheet.name} has a column '{into}' already, so [data] melt cannot make it; rename one.")
     groups = tuple(name for name in names.groups if name in sheet)
     spreads = tuple(name for name in SPREADS if name in sheet)
-    known = {time, "experiment", *spreads, *groups}
+    known = {time, "experiment", "side", *spreads, *groups}
     values = []
     for name in sheet.columns:
         if name in PLANNED:
@@ -179,7 +180,8 @@ def _wide(sheet: Sheet, time: str, names: DataNames) -> Layout:
     groups = tuple(name for name in names.groups if name in sheet)
     observables = names.observables or ()
     spreads = tuple(name for name in SPREADS if name in sheet and name not in observables)
-    known = {time, "experiment", *groups, *spreads}
+    side = () if "side" in observables else ("side",)
+    known = {time, "experiment", *side, *groups, *spreads}
     values = []
     for name in sheet.columns:
         if name in known or _serves(sheet, name, known):

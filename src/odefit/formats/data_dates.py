@@ -72,3 +72,23 @@ def days_between(date: datetime.datetime, origin: datetime.datetime) -> float:
     if date.tzinfo is not None and origin.tzinfo is None:
         origin = origin.replace(tzinfo=datetime.UTC)
     return (date - origin) / _DAY
+
+
+def date_in(value: Any) -> datetime.datetime | None:
+    """Return the date that a value of a file is, as text or as a date of TOML; None if it is none."""
+    if isinstance(value, datetime.date):
+        return origin_of(value)
+    return date_of(value) if isinstance(value, str) else None
+
+
+def days_at(where: str, date: datetime.datetime, origin: datetime.datetime | None) -> float:
+    """Return a date of the problem file, at the place `where`, as days since the origin, which it needs."""
+    if origin is None:
+        raise ProblemError(
+            f'{where} has the date {date:%Y-%m-%d}, which needs an origin: write origin = "2020-03-01", say, in [data].'
+        )
+    if (date.tzinfo is None) != (origin.tzinfo is None):
+        raise ProblemError(
+            f"{where} has the date {date.isoformat()}; it and [data] origin need a time zone both, or neither."
+        )
+    return days_between(date, origin)

@@ -12,8 +12,8 @@ from odefit.formats.data_dates import origin_of
 from odefit.formats.sections import check_keys, table, text
 
 TIDY = ("observable", "value")
-ROW = ("experiment", "sigma", "weight")
-PLANNED = ("below", "above", "from", "side")
+ROW = ("experiment", "sigma", "weight", "side")
+PLANNED = ("below", "above", "from")
 RESERVED = ("time", "row", *TIDY, *ROW, *PLANNED)
 """Columns with a meaning of their own."""
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from odefit.errors import ProblemError, UnsupportedError
+from odefit.errors import ProblemError
 from odefit.formats.data_options import RESERVED
 from odefit.formats.sheet import MISSING, Column
 from odefit.problem import Problem
@@ -15,8 +15,6 @@ from odefit.problem import Problem
 def data_csv(problem: Problem) -> str:
     """Return the text of the file; `load_problem` reads the same measurements in the same order."""
     data = problem.measurements
-    if np.any(data.side != -1):
-        raise UnsupportedError("saving measurements that see the state after an event (side = 1)")
     columns: dict[str, list[str]] = {
         "experiment": _names("experiment", data.experiment),
         "time": _numbers(data.time),
@@ -26,6 +24,8 @@ def data_csv(problem: Problem) -> str:
     for kind in ("sigma", "weight"):
         if not np.isnan(getattr(data, kind)).all():
             columns[kind] = _numbers(getattr(data, kind))
+    if data.after.any():
+        columns["side"] = ["after" if after else "before" for after in data.after.tolist()]
     if not np.array_equal(data.row, np.arange(len(data))):
         if np.any(np.abs(data.row) >= 2**53):
             raise ProblemError("the measurements have numbers of rows beyond 2^53, which cannot be saved.")

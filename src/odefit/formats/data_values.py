@@ -17,6 +17,8 @@ from odefit.formats.sheet import MISSING, Column, Sheet
 from odefit.model.names import normal_form
 
 Array = npt.NDArray[np.float64]
+SIDES = {"before": -1, "after": 1}
+"""What the data column `side` says, and what `Measurements.side` holds."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +29,7 @@ class Values:
     ----------
     sheet, columns
         Where the values stand: line by line in these columns of the sheet.
-    experiment, time, observable, value, sigma, weight, groups
+    experiment, time, observable, value, sigma, weight, side, groups
         As in `Measurements`.
     row
         Which values were taken together, numbered within the sheet.
@@ -42,6 +44,7 @@ class Values:
     row: npt.NDArray[np.int64]
     sigma: Array
     weight: Array
+    side: npt.NDArray[np.int64]
     groups: Mapping[str, Column]
 
     def place(self, index: int) -> str:
@@ -153,6 +156,7 @@ def _spread(
         row=np.repeat(np.arange(m), k),
         sigma=spread("sigma"),
         weight=spread("weight"),
+        side=np.repeat(_sides(sheet, measured=layout.kind == "wide" and "side" in layout.values), k),
         groups=groups,
     )
 
@@ -182,6 +186,7 @@ def _tidy(
         row=_row_numbers(sheet) if "row" in sheet else np.arange(m),
         sigma=sheet.numbers("sigma") if "sigma" in sheet else missing,
         weight=sheet.numbers("weight") if "weight" in sheet else missing,
+        side=_sides(sheet),
         groups={name: _group(sheet, name) for name in layout.groups},
     )
 
@@ -202,6 +207,23 @@ def _names(sheet: Sheet, column: str, known: tuple[str, ...]) -> Column:
     if all(old == new for old, new in translated.items()):
         return cells
     return np.array([translated[name] for name in cells.tolist()], dtype=object)
+
+
+def _sides(sheet: Sheet, *, measured: bool = False) -> npt.NDArray[np.int64]:
+    """Return the side of each row, 1 for "after"; -1 where nothing is said, or where `side` is a `measured` column."""
+    sides = np.full(len(sheet), -1)
+    if measured or "side" not in sheet:
+        return sides
+    cells = sheet.texts("side").tolist()
+    for row, cell in enumerate(cells):
+        if cell in MISSING:
+            continue
+        if cell not in SIDES:
+            raise ProblemError(
+                f"{sheet.place(row, 'side')}: '{cell}' is no side; write before or after (an event at that time)."
+            )
+        sides[row] = SIDES[cell]
+    return sides
 
 
 def _group(sheet: Sheet, column: str) -> Column:

@@ -109,7 +109,7 @@ def _check_columns(sheet: Sheet, name_column: str, model: Model, tables: Collect
         if column == name_column or column in (*OPTIONS, *PLANNED):
             continue
         name = normal_form(column)
-        if name in model.states:
+        if name in model.shown:
             raise ProblemError(
                 f"{sheet.name} has a column '{column}', a state; write '{initial_name(column)}' for its initial value."
             )
@@ -120,7 +120,7 @@ def _check_columns(sheet: Sheet, name_column: str, model: Model, tables: Collect
 
 
 def _replaceable(model: Model) -> tuple[str, ...]:
-    initial: Iterable[str] = map(initial_name, model.states)
+    initial: Iterable[str] = map(initial_name, model.shown)
     return (*initial, *model.parameters, *model.definitions)
 
 

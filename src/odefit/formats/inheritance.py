@@ -17,7 +17,7 @@ from odefit.formats.file_content import LARGEST_PROBLEM, read_content
 from odefit.formats.sections import text
 from odefit.formats.toml_text import parse_toml
 
-_WITH_FILES = ("data", "parameters", "experiments")
+_WITH_FILES = ("data", "parameters", "experiments", "events")
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,8 @@ class Located:
 def read_document(path: Path) -> dict[str, Any]:
     """Read a problem file with all it inherits from, as one table without ``base``.
 
-    The key `file` of ``[data]``, ``[parameters]``, ``[experiments]`` and of each table is a `Located` if it is a name.
+    The key `file` of ``[data]``, ``[parameters]``, ``[experiments]``, ``[events]`` and of each table is a `Located` if
+    it is a name.
     """
     try:
         return _read(path, ())
@@ -103,6 +104,9 @@ def merged(earlier: Mapping[str, Any], later: Mapping[str, Any], place: tuple[st
     result = dict(earlier)
     if len(place) == 2 and place[0] == "tables" and {*later} & {"file", "column", "x"}:
         for key in ("file", "column", "x", "y"):  # rows from elsewhere
+            result.pop(key, None)
+    if place == ("events",) and {*later} & {"file", "rows"}:
+        for key in ("file", "rows"):
             result.pop(key, None)
     if len(place) == 2 and place[0] == "parameters":
         if "expression" in later:

@@ -14,6 +14,7 @@ from odefit.errors import LanguageError, MeasurementError, OdefitError, ProblemE
 from odefit.formats.data_columns import DataNames
 from odefit.formats.data_section import read_data
 from odefit.formats.data_values import Values, located
+from odefit.formats.event_section import EventSection
 from odefit.formats.experiment_section import read_experiments
 from odefit.formats.inheritance import Located, read_document
 from odefit.formats.noise_section import read_noise
@@ -28,9 +29,9 @@ from odefit.problem.conditions import condition_names
 
 _SECTIONS = (
     "title", "time", "base", "model", "parameters", "data", "experiments", "noise", "constraints", "derived",
-    "units", "integrator", "fit", "tables",
+    "units", "integrator", "fit", "tables", "events",
 )  # fmt: skip
-_PLANNED = ("events", "grids")
+_PLANNED = ("grids",)
 _UNREADABLE = "the problem file"
 
 
@@ -70,9 +71,12 @@ def _problem(content: dict[str, Any], folder: Path) -> Problem:
     names = DataNames.of(model, (p.per for p in parameters), (e.name for e in described), further)
     noise = _noise(content)
     everything, parts = _measurements(content, folder, names, described)
+    events = EventSection.read(table("[events]", content.get("events", {})), origin, model.time)
+    named = _experiments(described, everything, t0)
+    events.check_experiments([one.name for one in named])
     experiments = [
-        replace(one, tables={**tables.of_data(everything, one.name), **one.tables})
-        for one in _experiments(described, everything, t0)
+        replace(one, tables={**tables.of_data(everything, one.name), **one.tables}, events=events.of(one.name))
+        for one in named
     ]
     with located(parts), _without_inputs(everything, tables, model) as measurements:
         return Problem(
@@ -88,6 +92,8 @@ def _problem(content: dict[str, Any], folder: Path) -> Problem:
             settings=read_settings(content),
             title=text("title", content.get("title", "")),
             starts=starts,
+            lag=events.lag,
+            fraction=events.fraction,
         )
 
 
@@ -98,14 +104,14 @@ def _check_sections(content: Mapping[str, Any]) -> None:
     for name in _PLANNED:
         if name in content:
             entry = content[name]
-            first = f".{next(iter(entry))}" if name != "events" and isinstance(entry, dict) and entry else ""
+            first = f".{next(iter(entry))}" if isinstance(entry, dict) and entry else ""
             raise UnsupportedError(f"[{name}{first}]")
 
 
 @contextmanager
 def _without_inputs(everything: Measurements, tables: TableSection, model: Model) -> Iterator[Measurements]:
     """Give the measurements without those that are rows of tables only; an error about one counts all of them."""
-    inputs = {*map(normal_form, tables.columns.values())} - {*model.states, *model.definitions}
+    inputs = {*map(normal_form, tables.columns.values())} - {*model.shown, *model.definitions}
     kept = ~np.isin(everything.observable, sorted(inputs)) if inputs else np.ones(len(everything), bool)
     try:
         yield everything.selected(kept) if inputs else everything
@@ -165,7 +171,7 @@ def checked_units(
     units: Mapping[str, str], model: Model, parameters: Iterable[Parameter], derived: Iterable[str]
 ) -> dict[str, str]:
     """Return `units` if each is the unit of something: a name of the model, a parameter, a derived quantity."""
-    known = dict.fromkeys(("time", *model.symbols, *(p.name for p in parameters), *derived))
+    known = dict.fromkeys(("time", *model.names, *(p.name for p in parameters), *derived))
     for name in units:
         if name not in known:
             raise ProblemError(f"[units] has '{name}', which does not occur in the problem{suggestion(name, known)}")

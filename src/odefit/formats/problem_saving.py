@@ -12,6 +12,7 @@ from typing import Any
 
 from odefit.errors import OdefitError, ProblemError, UnsupportedError
 from odefit.formats.data_saving import data_csv, unused_group
+from odefit.formats.event_saving import events_text
 from odefit.formats.experiment_section import OPTIONS, PLANNED
 from odefit.formats.problem_file import checked_units
 from odefit.formats.settings_section import settings_tables
@@ -83,6 +84,7 @@ def _document(problem: Problem, data: str, files: TableFiles) -> str:
         **settings_tables(problem.settings),
     }
     sections += [toml_section(name, entries) for name, entries in tables.items() if entries]
+    sections += events_text(problem)
     return "\n".join((head, *sections) if head else sections)
 
 

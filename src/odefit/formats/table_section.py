@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from odefit.errors import OdefitError, ProblemError, UnsupportedError, suggestion
-from odefit.formats.data_dates import date_of, days_between, days_since, origin_of
+from odefit.formats.data_dates import date_in, date_of, days_at, days_since, origin_of
 from odefit.formats.inheritance import Located
 from odefit.formats.sections import check_keys, number, table, text, words_for
 from odefit.formats.sheet import Sheet, number_of
@@ -155,20 +155,12 @@ def _knots(where: str, axis: Sequence[Any], origin: datetime.datetime | None) ->
 
 def _knot(where: str, value: Any, origin: datetime.datetime | None) -> float:
     """Return a knot as a number; a date becomes days since the origin."""
-    date = date_of(value) if isinstance(value, str) else None
-    if isinstance(value, datetime.date):
-        date = origin_of(value)
-    if date is None:
-        if isinstance(value, str):
-            raise ProblemError(f"{where} has the knot '{value}', which is no number and no date such as 2020-03-01.")
-        return number(f"each of {where}", value)
-    if origin is None:
-        raise ProblemError(
-            f'{where} has the date {value}, which needs an origin: write origin = "2020-03-01", say, in [data].'
-        )
-    if (date.tzinfo is None) != (origin.tzinfo is None):
-        raise ProblemError(f"{where} has the date {value}; it and [data] origin need a time zone both, or neither.")
-    return days_between(date, origin)
+    date = date_in(value)
+    if date is not None:
+        return days_at(where, date, origin)
+    if isinstance(value, str):
+        raise ProblemError(f"{where} has the knot '{value}', which is no number and no date such as 2020-03-01.")
+    return number(f"each of {where}", value)
 
 
 def _from_file(where: str, file: Any, keys: Mapping[str, Any], origin: datetime.datetime | None) -> tuple[Any, Any]:

@@ -41,6 +41,7 @@ def solve_experiment(
     seeds = compiled.parameters(theta, e, order)
     t0, tables, u = problem.experiments[e].start, compiled.structure.tables[e], compiled.new_inputs(e)
     run = Run.of(seeds, t0, times, piece_ends(t0, times, tables.jumps)).with_tables(tables, u)
+    run = run._replace(occurrences=compiled.structure.occurrences[e])
     with raise_on_interrupt(stop):
         trajectory = integrator(settings.integrator).solve(
             compiled.model(e), run, rtol=settings.rtol, atol=experiment_aims(compiled, settings, e),

@@ -8,6 +8,8 @@ from types import MappingProxyType
 
 from casadi import SX
 
+from odefit.model.events import TimeEvent
+
 
 @dataclass(frozen=True, eq=False)
 class Equations:
@@ -18,7 +20,7 @@ class Equations:
     time
         Name of the independent variable.
     states
-        Names of the states, in the order of their equations.
+        Names of the states, in the order of their equations, and behind them those that are held.
     parameters
         Names that have no equation, in order of first appearance.
     rhs
@@ -31,6 +33,11 @@ class Equations:
         Every name (time, states, parameters, definitions) to its scalar symbol.
     tables
         Tables that are called, to the symbols that stand for them; see `odefit.model.table_calls`.
+    events
+        Events at a time, in the order of the text.
+    held
+        Those of the states, the last ones, that hold what events change (see `odefit.model.events`): nobody wants to
+        see them.
     """
 
     time: str
@@ -41,6 +48,8 @@ class Equations:
     definitions: Mapping[str, SX]
     symbols: Mapping[str, SX]
     tables: Mapping[str, SX] = field(default_factory=dict)
+    events: tuple[TimeEvent, ...] = ()
+    held: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("rhs", "initial", "definitions", "symbols", "tables"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any
@@ -12,8 +12,10 @@ import casadi as ca
 from casadi import SX
 
 from odefit.errors import ModelError, nearest
+from odefit.model.arithmetic import add
 from odefit.model.dependencies import Cycle, evaluation_order, symbols_in
 from odefit.model.equations import Equations
+from odefit.model.events import held_name, rate_name
 from odefit.model.kept import Kept
 from odefit.model.lowering import Namespace, expression_from_text
 from odefit.model.packing import packed_expressions, unpacked_expressions
@@ -32,8 +34,8 @@ class Model(Equations):
 
     Attributes
     ----------
-    algebraic, mass, implicit, events
-        Algebraic unknowns, entries of the mass matrix, implicit equations and events.  Empty for explicit ordinary
+    algebraic, mass, implicit
+        Algebraic unknowns, entries of the mass matrix, and implicit equations.  Empty for explicit ordinary
         differential equations.
     source
         The text the model was read from, if it was.
@@ -44,7 +46,6 @@ class Model(Equations):
     algebraic: tuple[str, ...] = ()
     mass: Mapping[Any, Any] = field(default_factory=lambda: _NOTHING)
     implicit: tuple[SX, ...] = ()
-    events: tuple[object, ...] = ()
     source: str | None = None
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
@@ -59,7 +60,7 @@ class Model(Equations):
         Parameters
         ----------
         text
-            Statements ``x' = expr``, ``x(0) = expr`` and ``name = expr``, one a line.
+            Statements ``x' = expr``, ``x(0) = expr``, ``name = expr`` and ``at t=expr: x += expr``, one a line.
         time
             Name of the independent variable.
         tables
@@ -110,8 +111,45 @@ class Model(Equations):
 
     def expression(self, text: str, further: Mapping[str, SX] = _NOTHING, tables: Mapping[str, SX] = _NOTHING) -> SX:
         """Parse an expression whose names are those of this model, of `further` and of `tables`; it is not inlined."""
-        names = Namespace(self.time, self.states, {**self.symbols, **further}, {**tables, **self.tables})
+        symbols = {name: self.symbols[name] for name in self.names}
+        names = Namespace(self.time, self.shown, {**symbols, **further}, {**tables, **self.tables})
         return expression_from_text(text, names)
+
+    @cached_property
+    def shown(self) -> tuple[str, ...]:
+        """The states that are not held: those with an equation of their own."""
+        return self.states[: len(self.states) - len(self.held)]
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """All names that a person may use: time, states, parameters and definitions, but none that is held."""
+        return tuple(name for name in self.symbols if name not in self.held)
+
+    @cached_property
+    def changed_by_events(self) -> tuple[str, ...]:
+        """The parameters and definitions that events set."""
+        return tuple(name for name in (*self.parameters, *self.definitions) if held_name(name) in self.held)
+
+    def with_rates(self, targets: tuple[str, ...]) -> Model:
+        """Return the model with a held state, 0 at the start, for the rate at which something is given to each target.
+
+        The rate is added to the right side of the target.  Targets that have one already get no other; the same
+        targets always give the same model.
+        """
+        lacking = tuple(name for name in targets if rate_name(name) not in self.symbols)
+        return self.kept.get(("rates", lacking), lambda: self._with_rates(lacking)) if lacking else self
+
+    def _with_rates(self, targets: tuple[str, ...]) -> Model:
+        rates = {rate_name(name): SX.sym(rate_name(name)) for name in targets}
+        given = {name: add(self.rhs[name], rates[rate_name(name)]) for name in targets}
+        return replace(
+            self,
+            states=(*self.states, *rates),
+            rhs={**self.rhs, **given, **dict.fromkeys(rates, SX(0.0))},
+            initial={**self.initial, **dict.fromkeys(rates, SX(0.0))},
+            symbols={**self.symbols, **rates},
+            held=(*self.held, *rates),
+        )
 
     @cached_property
     def _order(self) -> tuple[str, ...]:
@@ -132,7 +170,12 @@ class Model(Equations):
         return [name for name in names if name is not None]
 
     def resolve(
-        self, expressions: Sequence[SX], replacing: Mapping[str, SX] = _NOTHING, keeping: Collection[str] = ()
+        self,
+        expressions: Sequence[SX],
+        replacing: Mapping[str, SX] = _NOTHING,
+        keeping: Collection[str] = (),
+        *,
+        at_start: bool = False,
     ) -> list[SX]:
         """Inline the definitions.
 
@@ -145,6 +188,8 @@ class Model(Equations):
             or foreign ones.
         keeping
             Definitions that stay symbols.
+        at_start
+            Put in the initial values of held states: what initial values and times of events mean.
 
         Returns
         -------
@@ -156,9 +201,11 @@ class Model(Equations):
                 known = (*self.definitions, *self.parameters)
                 raise ModelError(f"'{name}' is not a definition or parameter of the model{nearest(name, known)}")
         current = {name: sx for name, sx in {**self.definitions, **replacing}.items() if name not in keeping}
+        if at_start:
+            current |= {name: self.initial[name] for name in self.held}
         if not current:
             return list(expressions)
-        order = self._sorted(current) if replacing or keeping else self._order
+        order = self._sorted(current) if replacing or keeping or at_start else self._order
         _, inlined = ca.substitute_inplace(
             [self.symbols[name] for name in order], [current[name] for name in order], list(expressions)
         )

@@ -12,6 +12,8 @@ from typing import Any
 
 import casadi as ca
 
+from odefit.model.events import TimeEvent
+
 _MAPPINGS = ("rhs", "initial", "definitions", "mass")
 
 
@@ -20,11 +22,13 @@ def packed_expressions(state: Mapping[str, Any]) -> dict[str, Any]:
     names, tables = tuple(state["symbols"]), tuple(state["tables"])
     symbols = [*state["symbols"].values(), *state["tables"].values()]
     expressions = [value for name in _MAPPINGS for value in state[name].values()]
+    expressions += [value for event in state["events"] for value in (event.time, *event.changes.values())]
     function = ca.Function("equations", symbols, [*expressions, *state["implicit"]])
     keys = {name: tuple(state[name]) for name in _MAPPINGS}
     return {
         **state,
         **keys,
+        "events": tuple((tuple(event.changes), event.text) for event in state["events"]),
         "implicit": len(state["implicit"]),
         "tables": tables,
         "symbols": (names, function.serialize()),
@@ -38,6 +42,17 @@ def unpacked_expressions(packed: Mapping[str, Any]) -> dict[str, Any]:
     symbols = function.sx_in()
     expressions: Iterator[Any] = iter(function.call(symbols))
     mappings = {name: {key: next(expressions) for key in packed[name]} for name in _MAPPINGS}
+    events = tuple(
+        TimeEvent(next(expressions), {name: next(expressions) for name in changed}, text)
+        for changed, text in packed["events"]
+    )
     symbols_by_name = dict(zip(names, symbols, strict=False))
     tables = dict(zip(packed["tables"], symbols[len(names) :], strict=True))
-    return {**packed, **mappings, "implicit": tuple(expressions), "symbols": symbols_by_name, "tables": tables}
+    return {
+        **packed,
+        **mappings,
+        "events": events,
+        "implicit": tuple(expressions),
+        "symbols": symbols_by_name,
+        "tables": tables,
+    }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from casadi import SX
 
@@ -10,7 +10,9 @@ from odefit.errors import LanguageError, nearest
 from odefit.model.calls import function_of_call
 from odefit.model.dependencies import Cycle, evaluation_order, path_to
 from odefit.model.equations import Equations
+from odefit.model.event_statements import EventStatement, is_event, read_event
 from odefit.model.functions import FUNCTIONS
+from odefit.model.holding import Holding, check_targets, check_times, refuse_tables_in_times, time_events
 from odefit.model.lowering import Namespace, fault_of_value, lower
 from odefit.model.names import CONSTANTS, checked_time
 from odefit.model.nodes import Call, Name, walk
@@ -19,6 +21,7 @@ from odefit.model.table_calls import table_symbol
 from odefit.model.tokens import error_at, statements
 
 _Table = Mapping[str, Statement]
+_Read = Sequence[Statement | EventStatement]
 
 
 def read_equations(text: str, time: str = "t", tables: Collection[str] | None = None) -> Equations:
@@ -34,7 +37,11 @@ def read_equations(text: str, time: str = "t", tables: Collection[str] | None = 
         Names of the tables that equations may call; None: not known yet, what can be a table is one.
     """
     time = checked_time(time)
-    read = [read_statement(text, tokens, time) for tokens in statements(text)]
+    read: _Read = [
+        read_event(text, tokens, time) if is_event(tokens) else read_statement(text, tokens, time)
+        for tokens in statements(text)
+    ]
+    events = [one for one in read if isinstance(one, EventStatement)]
     rhs = _of_kind(text, read, "derivative")
     definitions = _of_kind(text, read, "definition")
     initial = _of_kind(text, read, "initial")
@@ -48,27 +55,37 @@ def read_equations(text: str, time: str = "t", tables: Collection[str] | None = 
     names = _used_names(definitions.values())
     _check_acyclic(text, definitions, names)
     _check_initial_dependence(text, initial, {time, *rhs}, names, time)
+    check_targets(text, events, rhs, (*parameters, *definitions), {*(tables or ()), *called})
+    check_times(text, events, time, rhs, names)
+    refuse_tables_in_times(text, events, called)
 
     symbols = {name: SX.sym(name) for name in (time, *rhs, *parameters, *definitions)}
     table_symbols = {name: table_symbol(name) for name in (tables if tables is not None else called)}
-    namespace = Namespace(time, rhs.keys(), symbols, table_symbols)
+    holding = Holding.of(events, parameters, definitions, symbols)
+    before = Namespace(time, rhs.keys(), symbols, table_symbols)
+    namespace = Namespace(time, rhs.keys(), {**symbols, **holding.parameters}, table_symbols)
     return Equations(
         time=time,
-        states=tuple(rhs),
+        states=(*rhs, *holding.symbols),
         parameters=parameters,
-        rhs={name: lower(text, one.right, namespace) for name, one in rhs.items()},
-        initial={name: lower(text, initial[name].right, namespace) for name in rhs},
-        definitions={name: lower(text, one.right, namespace) for name, one in definitions.items()},
-        symbols=symbols,
+        rhs={name: lower(text, one.right, namespace) for name, one in rhs.items()}
+        | dict.fromkeys(holding.symbols, SX(0.0)),
+        initial={name: lower(text, initial[name].right, before) for name in rhs} | dict(holding.initial),
+        definitions={
+            name: holding.definition(name, lower(text, one.right, namespace)) for name, one in definitions.items()
+        },
+        symbols={**symbols, **holding.symbols},
         tables={name: table_symbols[name] for name in called},
+        events=time_events(text, events, holding, before, namespace),
+        held=tuple(holding.symbols),
     )
 
 
-def _of_kind(text: str, read: Iterable[Statement], kind: str) -> dict[str, Statement]:
+def _of_kind(text: str, read: _Read, kind: str) -> dict[str, Statement]:
     written = {"derivative": "{}' = ...", "initial": "{}(0) = ...", "definition": "{} = ..."}[kind]
     by_name: dict[str, Statement] = {}
     for one in read:
-        if one.kind != kind:
+        if isinstance(one, EventStatement) or one.kind != kind:
             continue
         name = one.name.value
         if name in by_name:
@@ -112,7 +129,7 @@ def _check_tables(text: str, tables: Collection[str], rhs: _Table, definitions: 
 
 def _called_tables(
     text: str,
-    read: Iterable[Statement],
+    read: _Read,
     time: str,
     states: Collection[str],
     values: Collection[str],
@@ -120,8 +137,8 @@ def _called_tables(
 ) -> dict[str, None]:
     """Return the names of the tables that are called, in order of first appearance."""
     called: dict[str, None] = {}
-    for one in read:
-        for node in walk(one.right):
+    for right in (expression for one in read for expression in one.expressions):
+        for node in walk(right):
             if isinstance(node, Call) and node.token.value not in FUNCTIONS:
                 function_of_call(text, node, time=time, states=states, values=values, tables=tables)
                 called[node.token.value] = None
@@ -129,11 +146,11 @@ def _called_tables(
 
 
 def _parameters(
-    text: str, read: Iterable[Statement], time: str, rhs: _Table, definitions: _Table, tables: Collection[str]
+    text: str, read: _Read, time: str, rhs: _Table, definitions: _Table, tables: Collection[str]
 ) -> tuple[str, ...]:
     names: dict[str, None] = {}
-    for one in read:
-        for node in walk(one.right):
+    for right in (expression for one in read for expression in one.expressions):
+        for node in walk(right):
             if not isinstance(node, Name):
                 continue
             name = node.token.value

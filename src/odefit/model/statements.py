@@ -3,6 +3,8 @@
 x' = expr      differential equation
 x(0) = expr    initial value
 name = expr    definition
+
+Events (``at t=5: x += 1``) are read by `odefit.model.event_statements`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from typing import Literal
 
 from odefit.model.diagnosis import explain_character
 from odefit.model.grammar import parse
-from odefit.model.names import OPENING_WORDS, fault_of_name
+from odefit.model.names import fault_of_name
 from odefit.model.nodes import Node
 from odefit.model.tokens import Token, error_at, unsupported_at
 
@@ -22,7 +24,6 @@ Kind = Literal["derivative", "initial", "definition"]
 _UNSUPPORTED = {
     "algebraic": "algebraic equations",
     "field": "fields over a grid",
-    "at": "boundary conditions and events at a time",
     "when": "events on a state",
 }
 _SHAPES: dict[tuple[str, ...], Kind] = {
@@ -50,6 +51,11 @@ class Statement:
     name: Token
     right: Node
 
+    @property
+    def expressions(self) -> tuple[Node, ...]:
+        """All expressions in it."""
+        return (self.right,)
+
 
 def read_statement(text: str, tokens: Sequence[Token], time: str) -> Statement:
     """Read one statement of `text`."""
@@ -71,7 +77,7 @@ def read_statement(text: str, tokens: Sequence[Token], time: str) -> Statement:
 def _refuse_unsupported(text: str, tokens: Sequence[Token]) -> None:
     first, following = tokens[0], tuple(token.type for token in tokens[1:3])
     names_something = following[:1] in (("EQUAL",), ("PRIME",)) or following == ("LPAR", "NUMBER")
-    if first.value in OPENING_WORDS and not names_something:
+    if first.value in _UNSUPPORTED and not names_something:
         raise unsupported_at(text, first, _UNSUPPORTED[first.value])
     if first.type == "NUMBER" and float(first.value) == 0.0 and following[:1] == ("EQUAL",):
         raise unsupported_at(text, first, _UNSUPPORTED["algebraic"])

@@ -1,5 +1,6 @@
 """The estimation problem: parameters, experiments, measurements - numbers and names, validated, frozen."""
 
+from odefit.problem.events import Dose
 from odefit.problem.experiments import Experiment, Period, initial_name, state_of_initial
 from odefit.problem.measurements import Measurements
 from odefit.problem.noise import Noise
@@ -9,6 +10,7 @@ from odefit.problem.tables import Table
 
 __all__ = [
     "SCALES",
+    "Dose",
     "Experiment",
     "Measurements",
     "Noise",

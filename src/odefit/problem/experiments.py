@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from odefit.errors import ProblemError, UnsupportedError
+from odefit.problem.events import Dose
 from odefit.problem.tables import Table
 from odefit.problem.values import FrozenMapping, Value, one_nan
 
@@ -61,10 +62,12 @@ class Experiment(Value):
     Attributes
     ----------
     periods
-        At least one.  Several periods and `events` are part of the contract; a problem that uses them is refused until
-        their methods exist.
+        At least one.  Several periods are part of the contract; a problem that uses them is refused until their methods
+        exist.
     tables
         Tables that replace those of the problem: name to `Table`, or to a number for one that is constant.
+    events
+        Doses, in any order; those at one time act in this order, behind the events of the equations.
     until
         Simulate at least to this time (NaN: to the last datum).
     use
@@ -74,7 +77,7 @@ class Experiment(Value):
     name: str
     periods: tuple[Period, ...] = (Period(),)
     tables: Mapping[str, Table] = field(default_factory=dict)
-    events: tuple[object, ...] = ()
+    events: tuple[Dose, ...] = ()
     until: float = math.nan
     use: str = "fit"
 
@@ -88,8 +91,9 @@ class Experiment(Value):
             raise ProblemError(f"experiment '{self.name}' has no period; give at least Period(start).")
         if len(self.periods) > 1:
             raise UnsupportedError(f"several periods in experiment '{self.name}'")
-        if self.events:
-            raise UnsupportedError(f"events in experiment '{self.name}'")
+        for event in self.events:
+            if not isinstance(event, Dose):
+                raise ProblemError(f"experiment '{self.name}' has the event {event!r}; give odefit.Dose objects.")
         if math.isinf(self.until):
             raise ProblemError(f"experiment '{self.name}' has until = {self.until}; give a finite time.")
         if self.use not in USES:

@@ -166,6 +166,10 @@ class Measurements(Value):
         )
         self.refuse(np.isinf(self.value), lambda i: "the value is infinite; leave a missing value empty.")
         self.check_sigma(sigma)
+        self.refuse(
+            np.abs(self.side) != 1,
+            lambda i: f"its side is {self.side[i]}; -1 is before an event at its time, 1 after it.",
+        )
         self.refuse(weight < 0, lambda i: f"its weight is {weight[i]:g}; weights lie between 0 and inf.")
         self.refuse(
             np.isfinite(sigma) & np.isfinite(weight) & (weight != 0),
@@ -188,6 +192,11 @@ class Measurements(Value):
     def used(self) -> npt.NDArray[np.bool_]:
         """Which values take part: those that are there and have not weight 0."""
         return np.isfinite(self.value) & (self.weight != 0)
+
+    @property
+    def after(self) -> npt.NDArray[np.bool_]:
+        """Which values see the state after the events at their time; the others see the state before."""
+        return self.side > 0
 
     def selected(self, chosen: npt.NDArray[np.bool_]) -> Measurements:
         """Return the chosen ones."""

@@ -18,6 +18,7 @@ from odefit.errors import MeasurementError, ProblemError, suggestion
 from odefit.model import Model
 from odefit.model.kept import Kept
 from odefit.problem.conditions import conditions_among
+from odefit.problem.event_times import event_times, with_rates_of_doses
 from odefit.problem.experiments import Experiment
 from odefit.problem.measurements import Measurements
 from odefit.problem.noise import Noise, check_expressions, sigma_expressions, standard_deviations
@@ -128,6 +129,8 @@ class Problem:
 
     Attributes
     ----------
+    model
+        The equations; where doses are given over some time, with rates (`Model.with_rates`).
     measurements
         The data; those of names that experiments set are checked and left out (see `odefit.problem.conditions`).
     constraints
@@ -143,6 +146,9 @@ class Problem:
         is short for, ``{"y": 0.1, "default": "5 %"}``).
     tables
         Name to `Table`: what equations call like functions.  An experiment may have others.
+    lag, fraction
+        What is given to a state (`Experiment.events`) comes so much later, and only this fraction of it arrives: state
+        to a number or the text of an expression of parameters.  Missing: 0 and 1.
     structure
         What problems have in common that differ in start values, bounds and settings only.
     """
@@ -159,6 +165,8 @@ class Problem:
     settings: Settings = field(default_factory=Settings)
     title: str = ""
     starts: Mapping[str, float] = field(default_factory=dict)
+    lag: Mapping[str, float | str] = field(default_factory=dict)
+    fraction: Mapping[str, float | str] = field(default_factory=dict)
     structure: Structure = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -168,10 +176,11 @@ class Problem:
         for name, table in self.tables.items():
             if not isinstance(table, Table):
                 raise ProblemError(f"the table '{name}' is {table!r}; give an odefit.Table.")
-        for name in ("tables", "noise", "derived", "units", "starts"):
+        for name in ("tables", "noise", "derived", "units", "starts", "lag", "fraction"):
             object.__setattr__(self, name, FrozenMapping(getattr(self, name)))
+        object.__setattr__(self, "model", with_rates_of_doses(self.model, self.experiments))
         parts = (self.model, self.parameters, self.experiments, self.measurements, self.constraints, self.noise)
-        object.__setattr__(self, "structure", Structure(*parts, self.tables))
+        object.__setattr__(self, "structure", Structure(*parts, self.tables, self.lag, self.fraction))
         validate(self)
         self._settle_data()
 
@@ -229,6 +238,14 @@ class Problem:
     def table(self, name: str, experiment: Experiment) -> Table:
         """Return the table `name` as `experiment` has it."""
         return experiment.tables[name] if name in experiment.tables else self.tables[name]
+
+    def event_times(self, estimates: Mapping[str, float], e: int) -> list[float]:
+        """Return the times at which events and doses of experiment number `e` act, at these values of slots.
+
+        Slots without an estimate are at their start values.  Times are in order, each once; a dose over some time has
+        two.
+        """
+        return event_times(self, estimates, e)
 
     @property
     def own_symbols(self) -> Mapping[str, Any]:

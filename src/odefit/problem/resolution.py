@@ -41,14 +41,20 @@ def computed_parameters(problem: Problem) -> dict[str, Any]:
 
 
 def resolved(
-    problem: Problem, expressions: list[Any], replacing: Mapping[str, Any], keeping: Collection[str] = ()
+    problem: Problem,
+    expressions: list[Any],
+    replacing: Mapping[str, Any],
+    keeping: Collection[str] = (),
+    *,
+    at_start: bool = False,
 ) -> list[Any]:
     """Inline the definitions of the model, with `replacing` for some of them, and the computed parameters.
 
-    Parameters of the problem's own that are computed come first: what they are made of may be replaced.
+    Parameters of the problem's own that are computed come first: what they are made of may be replaced.  `at_start`
+    puts in the initial values of held states, as initial values and times of events need it.
     """
     values = dict(zip(replacing, _with_own(problem, list(replacing.values())), strict=True))
-    return problem.model.resolve(_with_own(problem, expressions), values, keeping)
+    return problem.model.resolve(_with_own(problem, expressions), values, keeping, at_start=at_start)
 
 
 def _with_own(problem: Problem, expressions: list[Any]) -> list[Any]:
@@ -61,10 +67,12 @@ def _with_own(problem: Problem, expressions: list[Any]) -> list[Any]:
     return expressions
 
 
-def resolve_in_experiment(problem: Problem, expression: Any, experiment: Experiment | None) -> Any:
+def resolve_in_experiment(
+    problem: Problem, expression: Any, experiment: Experiment | None, *, at_start: bool = False
+) -> Any:
     """Return `expression` in the parameters, with what `experiment` replaces (None: nothing) put in."""
     replacing = computed_parameters(problem)
     for name, value in experiment.overrides.items() if experiment else ():
         if state_of_initial(name) is None:
             replacing[name] = problem.expression(value) if isinstance(value, str) else ca.SX(float(value))
-    return resolved(problem, [expression], replacing)[0]
+    return resolved(problem, [expression], replacing, at_start=at_start)[0]

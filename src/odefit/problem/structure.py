@@ -47,6 +47,8 @@ class Structure:
         constraints: tuple[str, ...],
         noise: Mapping[str, Noise],
         tables: Mapping[str, Table],
+        lag: Mapping[str, float | str],
+        fraction: Mapping[str, float | str],
     ) -> None:
         self.model = model
         self.parameters = parameters
@@ -55,6 +57,8 @@ class Structure:
         self.constraints = constraints
         self.noise = noise
         self.tables = tables
+        self.lag = lag
+        self.fraction = fraction
         known = dict.fromkeys((*tables, *(name for one in experiments for name in one.tables)))
         self.expressions = Expressions(model, [p.name for p in parameters], known)
         self.kept = Kept()
@@ -108,4 +112,4 @@ class Structure:
 
     def __reduce__(self) -> tuple[object, ...]:
         parts = (self.model, self.parameters, self.experiments, self.measurements, self.constraints, self.noise)
-        return type(self), (*parts, self.tables)
+        return type(self), (*parts, self.tables, self.lag, self.fraction)

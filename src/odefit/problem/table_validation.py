@@ -58,6 +58,8 @@ def _expressions(problem: Problem) -> Iterator[Any]:
     model = problem.model
     for part in (model.rhs, model.initial, model.definitions):
         yield from part.values()
+    for event in model.events:
+        yield from event.changes.values()
     texts = [p.expression for p in problem.parameters if p.expression is not None]
     texts += [value for e in problem.experiments for value in e.overrides.values() if isinstance(value, str)]
     texts += problem.derived.values()

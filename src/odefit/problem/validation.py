@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import casadi as ca
 import numpy as np
 
-from odefit.errors import OdefitError, ProblemError, suggestion
+from odefit.errors import OdefitError, ProblemError, UnsupportedError, suggestion
+from odefit.model.events import name_of_held
+from odefit.problem.dose_validation import check_doses, refuse_tables, texts_of_doses
 from odefit.problem.experiments import initial_name, state_of_initial
 from odefit.problem.noise import check_expressions, check_measured, standard_deviations
 from odefit.problem.table_validation import check_tables
@@ -27,7 +29,9 @@ def validate(problem: Problem) -> None:
         raise ProblemError("the problem has no experiment; give at least one.")
     _check_values(problem)
     _check_overrides(problem)
+    check_doses(problem)
     used = _check_expressions(problem) | check_tables(problem)
+    refuse_tables(problem)
     _check_parameters(problem, used)
 
 
@@ -77,20 +81,25 @@ def _check_overrides(problem: Problem) -> None:
     for experiment in problem.experiments:
         for name in experiment.overrides:
             state = state_of_initial(name)
-            if state is not None and state not in model.states:
+            if state is not None and state not in model.shown:
                 raise ProblemError(
                     f"experiment '{experiment.name}' sets '{name}', but '{state}' is not a state"
-                    f"{suggestion(state, model.states)}"
+                    f"{suggestion(state, model.shown)}"
                 )
-            if state is None and name in model.states:
+            if state is None and name in model.shown:
                 raise ProblemError(
                     f"experiment '{experiment.name}' sets the state '{name}'; "
                     f'write "{initial_name(name)}" for its initial value.'
                 )
-            if state is None and (name not in model.symbols or name == model.time):
+            if state is None and (name not in model.names or name == model.time):
                 raise ProblemError(
                     f"experiment '{experiment.name}' sets '{name}', which the model does not have"
-                    f"{suggestion(name, model.symbols)}"
+                    f"{suggestion(name, model.names)}"
+                )
+            if name in model.definitions and name in model.changed_by_events:
+                raise UnsupportedError(
+                    f"experiment '{experiment.name}' sets '{name}', a definition that an event changes too; make it a "
+                    "parameter: remove its equation, and give its value in [parameters]"
                 )
 
 
@@ -98,36 +107,41 @@ def _check_expressions(problem: Problem) -> set[str]:
     """Parse every expression of the problem; return the names of its own parameters that they use."""
     used: set[str] = set()
 
-    def look(text: str, where: str, forbidden: dict[str, str]) -> None:
+    def look(text: str, where: str, forbidden: Mapping[str, str], *, at_start: bool = False) -> None:
         try:
             expression = problem.expression(text)
         except OdefitError as error:
             error.args = (f"{where}: {error.args[0]}",)
             raise
-        names = {symbol.name() for symbol in ca.symvar(problem.model.resolve([expression])[0])}
+        names = {symbol.name() for symbol in ca.symvar(problem.model.resolve([expression], at_start=at_start)[0])}
         used.update(names)
         for name in sorted(names & forbidden.keys()):
             raise ProblemError(f"{where} uses {forbidden[name].format(name=name)}.")
 
     model = problem.model
     only = "; only parameters may stand there"
-    moving = {name: f"the state '{{name}}'{only}" for name in model.states}
+    moving = {name: f"the state '{{name}}'{only}" for name in model.shown}
     moving[model.time] = f"the independent variable '{{name}}'{only}"
+    by_events = _words_for_events(problem)
+    moving |= {name: by_events[name] for name in model.held}
     by_column = {p.name: p.per for p in problem.parameters if p.per not in (None, "experiment")}
     by_experiment = {p.name: "experiment" for p in problem.parameters if p.per == "experiment"}
     single = moving | {name: f"'{{name}}', which has one value per {per}" for name, per in by_column.items()}
     shared = single | {name: f"'{{name}}', which has one value per {per}" for name, per in by_experiment.items()}
     for parameter in problem.parameters:
         if parameter.expression is not None:
-            look(parameter.expression, f"the expression of '{parameter.name}'", moving)
+            look(parameter.expression, f"the expression of '{parameter.name}'", moving | by_events)
     for experiment in problem.experiments:
         for name, value in experiment.overrides.items():
             if isinstance(value, str):
-                allowed: dict[str, Any] = moving if state_of_initial(name) else {}
-                look(value, f"'{name}' in experiment '{experiment.name}'", allowed)
+                where = f"'{name}' in experiment '{experiment.name}'"
+                start = state_of_initial(name) is not None
+                look(value, where, moving if start else by_events, at_start=start)
+    for text, where in texts_of_doses(problem):
+        look(text, where, moving | {name: single[name] for name in problem.structure.slots.by_row})
     for name, noise in problem.noise.items():
         if noise.expression is not None:
-            look(noise.expression, f"[noise] {name}", {})
+            look(noise.expression, f"[noise] {name}", by_events)
     for rule in problem.rules:
         look(rule.expression, f'the rule "{rule.expression} ~ ..."', shared)
     for name, text in problem.derived.items():
@@ -137,10 +151,22 @@ def _check_expressions(problem: Problem) -> set[str]:
     return used
 
 
+def _words_for_events(problem: Problem) -> dict[str, str]:
+    """Return what to say about expressions that use a name which events change, or that name's held states.
+
+    Outside the equations such a parameter would stand for its value at the start, and not follow the events.
+    """
+    model = problem.model
+    advice = "; write a definition of it in the equations, and use the name of that"
+    words = {name: f"'{{name}}', which an event changes{advice}" for name in model.changed_by_events}
+    held = {name: f"'{name_of_held(name)}', which an event changes, through a definition" for name in model.held}
+    return {**{name: words[name] for name in words if name in model.parameters}, **held}
+
+
 def check_measurements(problem: Problem) -> None:
     """Check that the data fit the model and the experiments, and that their columns tell the slots apart."""
     data, model = problem.measurements, problem.model
-    observable = {*model.states, *model.definitions}
+    observable = {*model.shown, *model.definitions}
     for name in problem.observables:
         if name not in observable:
             raise ProblemError(

@@ -13,6 +13,7 @@ from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.integrate.state_conditions import words_for_state_conditions
 from odefit.native.stop import StopFlag, raise_on_interrupt
 from odefit.problem import Problem, Table
+from odefit.report.events import words_for_events
 from odefit.report.labels import with_unit
 from odefit.solve import Failed, LeastSquares
 from odefit.strategy.influence import values_with_influence
@@ -33,11 +34,12 @@ class CheckReport:
 def check(problem: Problem) -> CheckReport:
     """Describe `problem`, evaluate it at the start values and test its Jacobian."""
     lines = [problem.title] if problem.title else []
-    lines += _paragraph("States", problem.model.states or ["none: an explicit model"])
+    lines += _paragraph("States", problem.model.shown or ["none: an explicit model"])
     lines += _paragraph("Definitions", problem.model.definitions or ["none"])
     lines += _parameters(problem)
     lines += _tables(problem)
     lines += _experiments(problem)
+    lines += words_for_events(problem)
     lines += _noise(problem)
     lines += _conditions(problem)
     derivative_lines, ok = _derivatives(problem)

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile.conditions import formal_parameters, stack
+from odefit.errors import UnsupportedError
 from odefit.problem import Experiment, Problem, state_of_initial
 from odefit.problem.resolution import resolve_in_experiment, symbol_of
 from odefit.strategy.matching_tables import with_tables_written_out
@@ -148,6 +149,8 @@ class MatchingModel:
 
 def matching_models(problem: Problem) -> tuple[MatchingModel, ...]:
     """Return the records of all experiments; they are made once for a model."""
+    if problem.model.events or any(experiment.events for experiment in problem.experiments):
+        raise UnsupportedError('start values from the data (start = "auto") for a model with events or doses')
     names = tuple((p.name, p.expression, p.per) for p in problem.parameters)
     tables = tuple(problem.tables.items())
     key = ("matching", problem.experiments, tables, names, problem.observables, problem.structure.slots.by_row)

@@ -155,7 +155,7 @@ def _of_tolerance(result: FitResult) -> Iterator[Notice]:
         if isinstance(atol, str):
             continue  # it follows the size of the state
         largest = float(np.max(np.abs(data.value[data.observable == name]), initial=0.0))
-        if name in result.problem.model.states and 0.0 < largest * _UNCONTROLLED < atol:
+        if name in result.problem.model.shown and 0.0 < largest * _UNCONTROLLED < atol:
             digits = 10.0 ** math.floor(math.log10(result.problem.settings.rtol) + math.log10(largest))
             text = (
                 f"'{name}' is at most {largest:.2g}, too small for the absolute tolerance {atol:g} of the integration: "

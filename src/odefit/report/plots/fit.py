@@ -37,6 +37,9 @@ _MOST_PANELS = 24
 _ROOM = 0.5  # of the range of data and curves, that bands and error bars may add above and below
 _LINE = 0.01  # of the range of a panel: about the width of a line
 _RUNAWAY = 3.0  # times the range of the data, from which the curve of a fit that did not converge is cut off
+_MOST_LINES = 40  # at times of events; of more there are ticks of this height
+_TICK = 0.03
+_EVENT_LINE: dict[str, Any] = {"color": style.GREY, "linewidth": 0.8, "linestyle": ":", "zorder": 1.0}
 _NOTES = {"validate": " (validation)", "predict": " (prediction)"}
 
 
@@ -150,6 +153,9 @@ class _Picture:
         self._panels = panels
         self._curves = curves
         self._band = band and result.statistics is not None
+        shown = dict.fromkeys(one.experiment for panel in panels for one in panel.series)
+        estimates = result.estimates
+        self._events = {e: self._problem.event_times(estimates, e) for e in shown}
         labels = [self._label(panel, one) for panel in panels for one in panel.series]
         distinct = list(dict.fromkeys(labels))
         self._colour = {label: style.COLOURS[i % _MOST_COLOURS] for i, label in enumerate(distinct)}
@@ -182,6 +188,17 @@ class _Picture:
         if panel.title:
             ax.set_title(style.plain(panel.title), fontsize=style.SMALL + 1, color=style.INK)
         self._limit(ax, panel)
+        self._mark_events(ax, panel)
+
+    def _mark_events(self, ax: Axes, panel: _Panel) -> None:
+        """Draw a thin line at the time of each event and dose; of very many a tick at the bottom."""
+        curves = [self._curves[id(one)].times for one in panel.series]
+        first, last = min(float(t.min()) for t in curves), max(float(t.max()) for t in curves)
+        every = {time for one in panel.series for time in self._events[one.experiment]}
+        times = sorted(time for time in every if first <= time <= last)
+        if times:
+            top = 1.0 if len(times) <= _MOST_LINES else _TICK
+            ax.vlines(times, 0.0, top, transform=ax.get_xaxis_transform(), label="_events", **_EVENT_LINE)
 
     def _line_style(self, one: Series) -> str:
         return "-" if self._problem.experiments[one.experiment].use == "fit" else "--"
@@ -267,6 +284,10 @@ class _Picture:
             handles.append(Line2D([], [], linestyle="none", label=self._with_sigma(kind), **look))
         if not self._several:
             handles.append(Line2D([], [], color=colour, linewidth=style.LINE_WIDTH, label="model"))
+        if any(self._events.values()):
+            doses = any(self._problem.experiments[e].events for e in self._events)
+            words = [*["dose"] * doses, *["event"] * bool(self._problem.model.events)]
+            handles.append(Line2D([], [], label=" or ".join(words), **_EVENT_LINE))
         if self._band and any(self._has_visible_band(panel) for panel in self._panels):
             handles.append(Patch(color=colour, alpha=style.BAND_ALPHA, linewidth=0, label="95 % band of the curve"))
         return handles

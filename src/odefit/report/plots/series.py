@@ -27,6 +27,8 @@ _EARLY = 0.1  # of the last time: half of the times lie before, if they are spre
 _POINTS = 201
 _ROUNDS = 4
 _MOST_POINTS = 2000
+_MOST_JUMPS = 500
+_BESIDE = 1e-6  # of the times shown, by which a point behind an event is away from it
 _BEND = 0.002  # of a curve's range, by which it may leave the straight line between its points
 
 
@@ -75,7 +77,7 @@ def chosen_observables(problem: Problem, observable: str | list[str] | None) -> 
     """Return the names asked for (states and definitions too), by default what is measured."""
     if observable is None:
         return list(problem.observables)
-    known = [*problem.model.states, *problem.model.definitions]
+    known = [*problem.model.shown, *problem.model.definitions]
     names = [observable] if isinstance(observable, str) else list(observable)
     for name in names:
         if name not in known:
@@ -154,7 +156,7 @@ def _curve(result: FitResult, band: Band, name: str) -> Curve:
 
 def _smooth_band(result: FitResult, e: int, slots: Indices | None, names: list[str], first: float) -> Band:
     """Return a band at times that are added where one of the `names` bends sharply, as seen on the axis."""
-    times = _first_times(result.problem, e, first)
+    times = _first_times(result, e, first)
     band = _band(result, e, times, slots)
     for _ in range(_ROUNDS):
         position = np.arcsinh(times / first) if first else times
@@ -173,7 +175,8 @@ def _band(result: FitResult, e: int, times: Array, slots: Indices | None) -> Ban
         return prediction_band(result.problem, compiled, x, result.statistics, e, times, slots)
 
 
-def _first_times(problem: Problem, e: int, first: float) -> Array:
+def _first_times(result: FitResult, e: int, first: float) -> Array:
+    problem = result.problem
     experiment, data = problem.experiments[e], problem.measurements
     data_times = np.unique(data.time[data.experiment == experiment.name])
     try:
@@ -181,10 +184,19 @@ def _first_times(problem: Problem, e: int, first: float) -> Array:
     except ProblemError:  # all data at the start: there is no curve, but there are values
         return data_times
     begin, end = float(even[0]), float(even[-1])
+    data_times = np.union1d(data_times, _beside_jumps(result, e, begin, end))
     if not first:
         return np.union1d(np.linspace(begin, end, _POINTS), data_times)
     position = np.linspace(np.arcsinh(begin / first), np.arcsinh(end / first), _POINTS)
     return np.union1d(np.clip(first * np.sinh(position), begin, end), data_times)
+
+
+def _beside_jumps(result: FitResult, e: int, begin: float, end: float) -> Array:
+    """Return the times of events, which show the state before, and times just behind them: a jump is upright."""
+    events = np.array([time for time in result.problem.event_times(result.estimates, e) if begin <= time < end])
+    if events.size > _MOST_JUMPS:
+        return np.empty(0)
+    return np.concatenate((events, np.minimum(events + _BESIDE * (end - begin), end)))
 
 
 def _bends(position: Array, values: Array) -> npt.NDArray[np.bool_]:
