@@ -53,15 +53,11 @@ class Case:
 
 def children_of(pid: int) -> list[int]:
     """Return the processes whose parent is `pid`."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            state, parent = path.read_text().rpartition(")")[2].split()[:2]
-        except OSError:
-            continue  # it has ended meanwhile
-        if int(parent) == pid and state not in "ZX":
-            found.append(int(path.parent.name))
-    return found
+    try:
+        found = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []  # it has ended meanwhile
+    return [child for child in map(int, found) if is_alive(child)]
 
 
 def is_alive(pid: int) -> bool:
@@ -102,8 +98,8 @@ def has_begun(process: subprocess.Popen[str], since: str) -> bool:
         return False
 
 
-def run_case(case: Case, starts: int) -> list[str]:
-    """Run a case; return what was wrong, "" for nothing."""
+def run_case(case: Case, starts: int) -> tuple[list[str], str]:
+    """Run a case; return what was wrong, and what the program was at when the signal came."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         process = started(case, folder, starts)
@@ -122,7 +118,8 @@ def run_case(case: Case, starts: int) -> list[str]:
                 time.sleep(0.02)
             left = not wait_until(lambda: not any(map(is_alive, seen)), 2.0)
             faults = ["a worker was left"] if left else []
-            return faults + faults_of(case, folder, process.returncode, starts, sent, bool(workers))
+            at = "too late" if not sent else "at its starts" if workers else "before or after its starts"
+            return faults + faults_of(case, folder, process.returncode, starts, sent, bool(workers)), at
         finally:
             for pid in (process.pid, *seen):
                 if is_alive(pid):
@@ -169,19 +166,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--starts", type=int, default=500)
+    parser.add_argument("--starts", type=int, default=200)
     parser.add_argument("--longest", type=float, default=2.0, help="seconds after the imports or the workers began")
     options = parser.parse_args()
     done: Counter[str] = Counter()
     wrong = 0
     for number, case in enumerate(cases(options.runs, options.seed, options.longest)):
-        faults = run_case(case, options.starts)
-        done[case.title] += 1
+        faults, at = run_case(case, options.starts)
+        done[f"{case.title}, {at}"] += 1
         wrong += bool(faults)
         if faults:
             print(f"run {number}: {case.title}, {case.delay:.2f} s after {case.since}: {'; '.join(faults)}", flush=True)
     for title, count in sorted(done.items()):
-        print(f"{title:24s} {count:4d}")
+        print(f"{title:50s} {count:4d}")
     print(f"{options.runs} runs (seed {options.seed}), {wrong} with a fault")
     sys.exit(bool(wrong))
 

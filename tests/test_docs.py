@@ -71,6 +71,16 @@ def test_shown_python_runs(file, monkeypatch):
     plt.close("all")
 
 
+def test_the_shown_fit_with_a_table_is_real(capsys):
+    [block] = blocks("docs/tables.md", "python")
+    [shown] = [block for block in blocks("docs/tables.md", "") if block.startswith("converged")]
+    exec(compile(block, "docs/tables.md", "exec"), {})  # a document of our own
+    mine, theirs = shown.splitlines()[2:], capsys.readouterr().out.strip().splitlines()[2:]
+    assert [NUMBER.sub("#", line) for line in mine] == [NUMBER.sub("#", line) for line in theirs]
+    found, expected = ([float(x) for line in lines for x in NUMBER.findall(line)] for lines in (mine, theirs))
+    assert found == pytest.approx(expected, rel=1e-2)
+
+
 def test_shown_output_of_an_evaluator_is_real(monkeypatch, capsys):
     monkeypatch.chdir(path_of("barnes").parent)
     [block] = [block for block in blocks("docs/usage.md", "python") if "of.Evaluator" in block]

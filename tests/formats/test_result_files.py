@@ -14,6 +14,7 @@ from odefit.errors import OdefitError
 from odefit.formats import write_result
 from odefit.formats.result_file import result_json
 from odefit.gallery import path_of
+from odefit.strategy.result_content import with_none_for_missing
 
 KEYS = [
     "schema", "status", "message", "objective", "iterations", "evaluations", "parameters", "derived", "loglik", "chi2",
@@ -108,6 +109,19 @@ def test_missing_numbers_are_null():
     assert found["parameters"]["k"]["standard_error"] is None
     assert found["parameters"]["k"]["interval"] is None
     assert found["parameters"]["k"]["estimate"] == 5.0
+
+
+def test_starts_that_failed_have_null_for_what_they_did_not_find(tmp_path):
+    result = of.fit(PROBLEMS["failed"](), starts=2, workers=1)
+    found = json.loads(write_result(result, tmp_path).read_text(), parse_constant=refuse)
+    assert [run["objective"] for run in found["multistart"]["runs"]] == [None, None]
+    assert [run["resolution"] for run in found["multistart"]["runs"]] == [None, None]
+    json.dumps(result.multistart.to_dict(), allow_nan=False)
+
+
+def test_numbers_that_do_not_exist_are_none_at_any_depth():
+    content = {"a": [1.5, math.nan, (math.inf, 2)], "b": {"c": -math.inf, "d": np.float64("nan"), "e": "nan"}}
+    assert with_none_for_missing(content) == {"a": [1.5, None, [None, 2]], "b": {"c": None, "d": None, "e": "nan"}}
 
 
 def test_likelihood_with_known_sigma():

@@ -31,10 +31,11 @@ ORDERS = {"dopri5": (5, 4), "dop853": (8, 7), "rk32": (3, 3), "bdf3": (3, 3)}
 STEPS = {"dopri5": 33, "dop853": 12, "rk32": 33, "bdf3": 66}
 """Of the coarser one of two uniform grids; whole arcs of three steps."""
 
-LARGEST_ERRORS = {"dopri5": (50, 1.0), "dop853": (50, 1.0), "rk32": (200, 1.0), "bdf3": (5, 0.75), "ddm": (300, 1.0)}
-"""Over a power of the tolerance, and this power.  The local errors of bdf3 go with h^4 and add up to h^3.
+LARGEST_ERRORS = {"dopri5": (5, 1.0), "dop853": (10, 1.0), "rk32": (1, 1.0), "bdf3": (5, 0.75), "ddm": (300, 1.0)}
+"""Over a power of the tolerance, and this power.  The local errors of bdf3 go with h^4 and add up to h^3."""
 
-On "bell", x' = g(t) x, the estimate of rk32 begins with -(g h)^3 x/6 and nearly vanishes where g changes its sign;
+EXCEPTIONS = {("rk32", "bell"): (2, 0.75)}
+"""On "bell", x' = g(t) x, the estimate of rk32 begins with -(g h)^3 x/6 and nearly vanishes where g changes its sign;
 steps are too long there, and the error goes with tol^0.71 to tol^0.78 (observed: it depends on where a step ends)."""
 
 IN_TIME = {
@@ -47,6 +48,10 @@ IN_TIME = {
 """Right-hand sides in which f is one over the unit of time, and initial values."""
 TOLERANCES = 10.0 ** np.arange(-3, -10.5, -1)
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+def largest_error(method, case) -> tuple[float, float]:
+    return EXCEPTIONS.get((method.name, case.name), LARGEST_ERRORS[method.name])
 
 
 def uniform(method, case, n_steps: int) -> StepGrid:
@@ -101,7 +106,7 @@ class TestConformance:
         assert found.t_end == case.end
         assert found.error_ratio <= 1.0
         error = np.abs(found.y - exact_states(case, case.times)).max()
-        factor, power = LARGEST_ERRORS[method.name]
+        factor, power = largest_error(method, case)
         assert error <= factor * rtol**power * np.abs(found.y).max()
 
     @by_case
@@ -111,7 +116,7 @@ class TestConformance:
             for r in TOLERANCES
         ]
         slope = np.polyfit(np.log(TOLERANCES), np.log(errors), 1)[0]
-        assert slope == pytest.approx(LARGEST_ERRORS[method.name][1], abs=0.3)
+        assert slope == pytest.approx(largest_error(method, case)[1], abs=0.22)
 
     @by_case
     def test_replay_repeats_the_run(self, method, case):

@@ -177,3 +177,32 @@ def test_longest_step_is_a_setting(integrator, tmp_path):
 def test_settings_that_make_no_sense(settings, words):
     with pytest.raises(ProblemError, match=words):
         of.Settings(**settings)
+
+
+@by_method
+@pytest.mark.parametrize("unit", [1e-25, 1e-12, 1.0, 1e12])
+def test_usual_tolerances_hold_small_states_too(method, unit):
+    # a begins small; b begins at zero and remains small: y = b/unit must not depend on the unit
+    text = "a' = -k*a\nb' = k*a - 2*b\na(0) = 1\nb(0) = 0"
+    model, run = run_of(text, [0.7], [3.0 * unit, 0.0], [0.5, 2.0, 5.0])
+    found = method.solve(model, run, rtol=tolerance(method), atol=None)
+    assert found.status == Status.OK
+    t = run.times
+    exact = np.column_stack([3.0 * np.exp(-0.7 * t), 3.0 * 0.7 / 1.3 * (np.exp(-0.7 * t) - np.exp(-2.0 * t))])
+    np.testing.assert_allclose(found.y / unit, exact, rtol=300.0 * tolerance(method))
+    assert np.all(found.grid.atol <= 1e-9)
+    again = method.solve(model, run, rtol=tolerance(method), atol=None, grid=found.grid)
+    np.testing.assert_array_equal(again.y, found.y)
+
+
+@pytest.mark.parametrize("name", ["dopri5", "ddm"])
+def test_a_state_that_is_all_rounding_is_not_followed(name):
+    # d is the rounding error of what others do: to hold that to a relative tolerance takes steps without end
+    text = "a' = 0.1*sin(1000*t)\nb' = 0.1*sin(1000*t)\n"
+    text += "d' = (a*1.1 - b*1.1)*(1 + 1e-15*sin(1e7*a)) + 1e-17*sin(1e9*a)\n"
+    model, run = run_of(text + "a(0) = 1\nb(0) = 1\nd(0) = 0", [], [1.0, 1.0, 0.0], [1.0, 2.0])
+    found = METHODS[name].solve(model, run, rtol=1e-6, atol=None)
+    plain = METHODS[name].solve(model, run, rtol=1e-6, atol=1e-9)
+    assert found.status == Status.OK
+    np.testing.assert_array_equal(found.y, plain.y)
+    assert found.grid.atol[2] == 1e-9

@@ -62,6 +62,7 @@ def test_sigma_is_read_only():
 
 MISTAKES = {
     "zero": ({"y": 0.0}, ProblemError, r"\[noise\] y is 0; a standard deviation is positive and finite"),
+    "one over it overflows": ({"y": 5e-324}, ProblemError, r"\[noise\] y is 4.94066e-324; .* too small to divide by"),
     "infinite": ({"default": INF}, ProblemError, r"\[noise\] default is inf"),
     "no sigma": ({"y": of.Noise()}, ProblemError, r"\[noise\] y has no sigma; write"),
     "no number": ({"y": None}, ProblemError, r"\[noise\] y must be a number, a percentage or an expression, not None"),
@@ -91,6 +92,7 @@ def test_mistakes(noise, kind, words):
         (0.0, "5 %", "'main', time 1, 'z': the value is 0, so its sigma cannot be 5 % of it"),
         (1e308, "1000 %", "'main', time 1, 'z': its sigma is inf"),
         (5e-324, "1 %", "its sigma is 0; a standard"),
+        (1e-307, "1 %", "its sigma is 1e-309; a standard .* not too small to divide by"),
     ],
 )
 def test_values_without_a_percentage(value, noise, words):

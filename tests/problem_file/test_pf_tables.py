@@ -140,9 +140,9 @@ MISTAKES = {
         "[tables.U]\nx = [[0, 1], [0, 1]]\ny = [[1, 2], [1, 2]]",
         "takes two arguments, but it is called with one",
     ),
-    "in derived": (
-        "[tables.U]\nx = [0, 1]\ny = [1, 2]\n[derived]\nd = 'U(k)'",
-        r"not supported yet: the table 'U' in \[derived\]",
+    "in a rule": (
+        "[tables.U]\nx = [0, 1]\ny = [1, 2]\n[constraints]\nrules = ['U(k) ~ normal(1, 2)']",
+        "not supported yet: the table 'U' in a rule",
     ),
 }
 

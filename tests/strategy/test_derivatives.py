@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from benchmarks.reliability.families.relaxation import make as make_relaxation
 
 import odefit as of
 from odefit.gallery import load
@@ -79,3 +80,19 @@ def test_check_that_fails_says_so():
     assert result.converged
     text = next(notice.text for notice in result.warnings if notice.code == "statistics.unconfirmed")
     assert text.startswith("Standard errors could not be confirmed at a tighter tolerance than rtol 1e-07 (the limit")
+
+
+@pytest.mark.parametrize("seed", [5, 15, 37])
+def test_bias_of_the_integration_is_what_a_tighter_fit_shows(seed):
+    """Relaxation oscillations, whose phase an integration misses by a good part of the noise."""
+    problem = make_relaxation(seed, 0).problem
+    result = of.fit(problem)
+    tight = of.fit(problem.with_settings(rtol=1e-10).with_start(**result.estimates))
+    moved = tight.solution.x - result.solution.x
+    assert result.derivatives.shift is not None
+    np.testing.assert_allclose(result.derivatives.shift, moved / result.statistics.standard_error, rtol=0.1, atol=0.02)
+    said = [notice.text for notice in result.warnings if notice.code == "integrator.bias"]
+    assert bool(said) == bool(np.max(np.abs(result.derivatives.shift)) > 0.1)
+    for text in said:
+        assert text.startswith("The error of the integration moves estimates: without it 'e' would be -")
+        assert text.endswith("standard errors from here. Fit again with rtol = 1e-09 in [integrator].")

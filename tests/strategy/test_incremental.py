@@ -321,8 +321,11 @@ def test_states_below_the_absolute_tolerance_are_named(unit, warned):
     data = of.Measurements.from_columns(t, {"A": unit * (np.exp(-0.5 * t) + noise)})
     model = of.Model.from_text(f"A' = -k*A\nA(0) = {unit}")
     problem = of.Problem(model=model, parameters=[of.Parameter("k", 1.0)], measurements=data)
-    found = [notice.text for notice in of.fit(problem).warnings if notice.code == "integrator.atol"]
-    assert bool(found) == warned
+    fits = {atol: of.fit(problem.with_settings(atol=atol)) for atol in (1e-9, 1e-20, None)}
+    found = {a: [notice.text for notice in f.warnings if notice.code == "integrator.atol"] for a, f in fits.items()}
+    assert bool(found[1e-9]) == warned
+    assert not found[1e-20]
+    assert not found[None]  # it follows the size of the state
+    assert fits[None].estimates["k"] == pytest.approx(fits[1e-20].estimates["k"], rel=1e-5)
     if warned:
-        assert "'A' is at most 6.1e-13" in found[0]
-        assert not any(n.code == "integrator.atol" for n in of.fit(problem.with_settings(atol=1e-20)).warnings)
+        assert "'A' is at most 6.1e-13" in found[1e-9][0]

@@ -29,6 +29,11 @@ def test_words_say_how_much_and_what_helps():
     assert "sigma = 0.12" in text
 
 
+@pytest.mark.parametrize("sigma", ["100 %", "1e160 %"])
+def test_the_model_is_pulled_no_further_than_to_zero(sigma):
+    assert "by about 1e+02 %" in warnings_of(sigma)["noise.percent"]
+
+
 def test_the_model_is_pulled_down_by_twice_the_square():
     """The clearance comes out high by several of its errors, that of the logarithm by less than half as much."""
     plain, _ = percent.estimates(percent.problem("C", "12 %"), "C", 200)

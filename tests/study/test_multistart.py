@@ -12,6 +12,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from scipy.stats import qmc
 
 import odefit as of
 from odefit.gallery import load
@@ -19,7 +20,7 @@ from odefit.native.threads import allowed_threads
 from odefit.study import Multistart, StartRun
 from odefit.study.executors import can_fork, run_all
 from odefit.study.multistart import _best
-from odefit.study.sampling import sample_starts, start_box
+from odefit.study.sampling import latin_hypercube, sample_starts, start_box
 from odefit.transcribe import SingleShooting
 
 
@@ -31,6 +32,16 @@ def barnes():
 @pytest.fixture(scope="module")
 def result(barnes):
     return of.fit(barnes, starts=24, seed=1, workers=1)
+
+
+@pytest.mark.parametrize(("n", "dimension", "seed"), [(1, 1, 0), (7, 3, 1), (200, 2, 5)])
+def test_samples_are_those_of_scipy(n, dimension, seed):
+    sampler = qmc.LatinHypercube(dimension, seed=seed)
+    np.testing.assert_array_equal(latin_hypercube(n, dimension, seed), sampler.random(n))
+
+
+def test_no_samples():
+    assert latin_hypercube(0, 3, 1).shape == (0, 3)
 
 
 def test_the_best_fit_is_an_ordinary_result(barnes, result):

@@ -210,22 +210,22 @@ def test_check_names_tables_and_corners_that_no_step_ends_at():
     assert "Warning: W(x) is of kind 'linear': where it has corners no step ends" in report.text
 
 
-REFUSED = {
-    "hold of a moving time": ("x' = U(t - k)\nx(0) = 0", r"U\(t-k\) of kind 'hold'"),
-    "condition on a table": ("x' = if(U(t) > k, 1, 0)\nx(0) = 0", "a condition in time that depends on the table 'U'"),
-}
+@pytest.mark.parametrize("kind", ["linear", "hold", "cubic"])
+def test_start_values_from_the_data(kind):
+    table = of.Table([0, 1, 2.5, 9], [1.0, "b", 0.5, 3.0], kind=kind)
+    task = problem(
+        "x' = -k*x + U(t)\nx(0) = 1", {"U": table}, {"k": 1.0, "b": 1.0}, np.linspace(0.2, 5, 25), start="auto"
+    )
+    values = of.simulate(task, {"k": 0.3, "b": 20.0})["x"].to_numpy()
+    result = of.fit(task.with_measurements(data(task.measurements.time, values=values)))
+    assert result.estimates == pytest.approx({"k": 0.3, "b": 20.0}, rel=1e-5)
+    assert result.start_values.values == pytest.approx({"k": 0.3, "b": 20.0}, rel=0.2)
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_is_not_built_is_refused(what):
-    text, words = REFUSED[what]
-    with pytest.raises(of.UnsupportedError, match=words):
-        of.simulate(problem(text, {"U": of.Table([0, 1], [1, 2.0], kind="hold", outside="hold")}, {"k": 0.5}))
-
-
-def test_start_values_from_the_data_are_refused():
-    task = problem("x' = -k*x + U(t)\nx(0) = 1", {"U": of.Table(KNOTS, VALUES)}, {"k": 1.0}, start="auto")
-    with pytest.raises(of.UnsupportedError, match="for a model that calls tables"):
+def test_start_values_from_the_data_with_a_long_table_are_refused():
+    table = of.Table(np.arange(300.0), np.ones(300))
+    task = problem("x' = -k*x + U(t)\nx(0) = 1", {"U": table}, {"k": 1.0}, start="auto")
+    with pytest.raises(of.UnsupportedError, match="with the table 'U', which has two arguments or more than 200 rows"):
         of.fit(task)
 
 

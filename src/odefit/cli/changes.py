@@ -1,4 +1,4 @@
-"""Changes to a problem from the command line: start values, what is fixed, what is free."""
+"""Changes to a problem from the command line: start values, what is fixed or free, how it is integrated."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import typer
 
 from odefit.errors import OdefitError, plain, suggestion
 from odefit.formats.file_content import LARGEST_RESULT, read_content
+from odefit.integrate import CHOICES
 from odefit.problem import Problem
 
 _MOST_LISTED = 10
@@ -31,6 +32,13 @@ From = Annotated[
     Path | None, typer.Option("--from", metavar="RESULT.JSON", help="Start from the estimates of an earlier fit.")
 ]
 
+Integrator = Annotated[
+    str | None, typer.Option(help=f"One of {', '.join(CHOICES)}; the file's own by default, as the next three.")
+]
+Rtol = Annotated[float | None, typer.Option(help="Relative tolerance of the integration.")]
+Atol = Annotated[str | None, typer.Option(help='Absolute tolerance: a number, or "auto" (by the size of each state).')]
+MaxStep = Annotated[float | None, typer.Option(help="Longest step of the integration.")]
+
 
 def changed(
     problem: Problem, values: list[str] | None, fix: list[str] | None, free: list[str] | None, source: Path | None
@@ -44,6 +52,23 @@ def changed(
     if fix:
         problem = problem.with_fixed(*fix)
     return problem.with_free(*free) if free else problem
+
+
+def integrated_by(
+    problem: Problem, integrator: str | None, rtol: float | None, atol: str | None, max_step: float | None
+) -> Problem:
+    """Return `problem` with other settings of the integration; None leaves the file's own."""
+    size = None if atol is None else _tolerance(atol)
+    asked = {"integrator": integrator, "rtol": rtol, "atol": size, "max_step": max_step}
+    changes = {name: value for name, value in asked.items() if value is not None}
+    return problem.with_settings(**changes) if changes else problem
+
+
+def _tolerance(text: str) -> float | str:
+    try:
+        return "auto" if text == "auto" else float(text)
+    except ValueError:
+        raise OdefitError(f"--atol '{text}' is neither a number (1e-9) nor \"auto\".") from None
 
 
 def _assignment(text: str) -> tuple[str, float]:

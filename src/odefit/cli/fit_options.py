@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from odefit.cli.changes import Fix, Free, From, Set
+from odefit.cli.changes import Atol, Fix, Free, From, Integrator, MaxStep, Rtol, Set
 from odefit.solve import SOLVERS
 
 
@@ -29,6 +29,10 @@ class FitOptions:
     workers: Annotated[
         int | None, typer.Option(min=1, help="Processes that share the starts; one per core by default.")
     ] = None
+    integrator: Integrator = None
+    rtol: Rtol = None
+    atol: Atol = None
+    max_step: MaxStep = None
     values: Set = None
     fix: Fix = None
     free: Free = None

@@ -9,7 +9,7 @@ from typing import TextIO
 
 import typer
 
-from odefit.cli.changes import changed
+from odefit.cli.changes import changed, integrated_by
 from odefit.cli.fit_options import FitOptions
 from odefit.cli.progress import LiveTable, StartsBar
 from odefit.errors import OdefitError, plain
@@ -55,6 +55,7 @@ def fit_and_report(problem: Problem, options: FitOptions) -> None:
 
     json, quiet, out = options.json, options.quiet, options.out
     problem = changed(problem, options.values, options.fix, options.free, options.source)
+    problem = integrated_by(problem, options.integrator, options.rtol, options.atol, options.max_step)
     if quiet and json:
         raise OdefitError("--quiet prints nothing and --json a document; choose one of them.")
     if options.plots and out is None:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from odefit.cli.changes import From, Set, changed
+from odefit.cli.changes import Atol, From, Integrator, MaxStep, Rtol, Set, changed, integrated_by
 from odefit.cli.output import NOT_CONVERGED, announce_compilation, write_text
 from odefit.errors import OdefitError, plain
 from odefit.formats import load_problem
@@ -23,6 +23,10 @@ def simulate(
     file: Annotated[Path, typer.Argument(help="Problem file (TOML).")],
     values: Set = None,
     source: From = None,
+    integrator: Integrator = None,
+    rtol: Rtol = None,
+    atol: Atol = None,
+    max_step: MaxStep = None,
     times: Annotated[
         str | None, typer.Option(help="first:last:number or a comma-separated list; those of the data by default.")
     ] = None,
@@ -48,6 +52,7 @@ def simulate(
     """
     announce_compilation()
     problem = changed(load_problem(file), values, None, None, source)
+    problem = integrated_by(problem, integrator, rtol, atol, max_step)
     failures: list[str] = []
     if noise is None:
         if orthogonal or seed is not None:

@@ -18,15 +18,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import casadi as ca
 
+from odefit.compile.events import Kind, SymbolicEvents
 from odefit.compile.functions import SymbolicFunction
-from odefit.compile.switches import PIECE_LENGTH, PIECE_START, Split, split_at_conditions, stretched
+from odefit.compile.switches import PIECE_LENGTH, PIECE_START, Split, smooth, split_at_conditions, stretched
 from odefit.compile.table_inputs import PlacedTables, TableShape, TimeCall
 from odefit.errors import ProblemError, UnsupportedError
 from odefit.model import Model
+from odefit.model.events import name_of_held
 from odefit.problem import Experiment, Problem, initial_name, state_of_initial
 from odefit.problem.noise import sigma_expressions
 from odefit.problem.resolution import (
@@ -35,7 +38,6 @@ from odefit.problem.resolution import (
     resolve_in_experiment,
     resolved,
     symbol_of,
-    tables_in,
 )
 
 Pattern = tuple[tuple[str, str | None], ...]
@@ -45,12 +47,14 @@ Pattern = tuple[tuple[str, str | None], ...]
 class Variant:
     """One right-hand side: definitions that are entries of p, expressions put in their place, and shapes of tables.
 
-    `moving`: conditions in time depend on parameters, and start and length of a piece are the last entries of p.
+    `events` are the kinds of what happens.  `moving`: conditions in time or times of events depend on parameters, and
+    start and length of a piece are the last entries of p.
     """
 
     lifted: tuple[str, ...]
     inlined: tuple[tuple[str, str], ...]
     tables: tuple[TableShape, ...] = ()
+    events: tuple[Kind, ...] = ()
     moving: bool = False
 
 
@@ -72,8 +76,10 @@ def stack(parts: Iterable[Any]) -> Any:
     return ca.vertcat(*scalars) if scalars else ca.SX(0, 1)
 
 
-def variant_of(problem: Problem, pattern: Pattern, tables: tuple[TableShape, ...] = ()) -> Variant:
-    """Decide what is lifted and what is inlined for the experiments with this pattern and such tables."""
+def variant_of(
+    problem: Problem, pattern: Pattern, tables: tuple[TableShape, ...] = (), events: tuple[Kind, ...] = ()
+) -> Variant:
+    """Decide what is lifted and what is inlined for the experiments with this pattern and such tables and events."""
     model = problem.model
     moving = {model.time, *model.states}
     ever = {name for e in problem.experiments for name in e.overrides if state_of_initial(name) is None}
@@ -93,21 +99,33 @@ def variant_of(problem: Problem, pattern: Pattern, tables: tuple[TableShape, ...
             inlined.append((name, text))
         elif not moves and name in model.definitions:
             lifted.append(name)
-    fixed = Variant(tuple(lifted), tuple(inlined), tables)
+    fixed = Variant(tuple(lifted), tuple(inlined), tables, events)
     split = split_of(problem, fixed)
     moving = split is not None and split.depends_on_parameters(model.symbols[model.time])
-    return replace(fixed, moving=moving)
+    return replace(fixed, moving=moving or (bool(events) and events_of(problem, fixed).moving))
 
 
 def split_of(problem: Problem, variant: Variant) -> Split | None:
-    """Return the right-hand side with its conditions in time taken out; None if all of it is smooth."""
+    """Return the right-hand side with its conditions in time taken out; None if all of it is one piece."""
     model = problem.model
-    out = _resolved_in(problem, variant, [model.rhs[name] for name in model.states])
+    out = stack(_resolved_in(problem, variant, [model.rhs[name] for name in model.states]))
     states = stack(model.symbols[name] for name in model.states)
-    split = split_at_conditions(stack(out), model.symbols[model.time], states, beginning_of(problem))
-    for table in () if split is None else sorted(tables_in(split.switches)):
-        raise UnsupportedError(f"a condition in time that depends on the table '{table}'")
+    corners = {shape.name: shape.corners for shape in variant.tables}
+    time, begin = model.symbols[model.time], beginning_of(problem)
+    split = split_at_conditions(out, time, states, begin, corners, held=model.held)
+    if split is None:
+        return smooth(out) if variant.events else None
+    for name in model.held:
+        if name in names_in(split.switches):
+            raise UnsupportedError(
+                f"a condition in time that depends on '{name_of_held(name)}', which an event changes"
+            )
     return split
+
+
+def events_of(problem: Problem, variant: Variant) -> SymbolicEvents:
+    """Return the events of a variant, as expressions."""
+    return SymbolicEvents(problem, variant.events, partial(_resolved_in, problem, variant))
 
 
 def beginning_of(problem: Problem) -> float:
@@ -115,23 +133,26 @@ def beginning_of(problem: Problem) -> float:
     return min((experiment.start for experiment in problem.experiments), default=-math.inf)
 
 
-def _resolved_in(problem: Problem, variant: Variant, expressions: list[Any]) -> list[Any]:
-    """Return expressions in t, y and p, definitions inlined."""
+def _resolved_in(problem: Problem, variant: Variant, expressions: list[Any], *, at_start: bool = False) -> list[Any]:
+    """Return expressions in t, y and p, definitions inlined; `at_start` with what events change as it begins."""
     replacing = {name: problem.expression(text) for name, text in variant.inlined}
-    return resolved(problem, expressions, replacing, keeping=variant.lifted)
+    return resolved(problem, expressions, replacing, keeping=variant.lifted, at_start=at_start)
 
 
 def parameters_of(problem: Problem, variant: Variant) -> tuple[str, ...]:
     """Return the entries of p.
 
-    They are the model's parameters that are not chosen by row, what is lifted, own ones of sigma and of tables, and
-    with moving ends of pieces start and length of the piece.
+    They are the model's parameters that are not chosen by row, what is lifted, own ones of sigma, of tables and of
+    doses, and with moving ends of pieces start and length of the piece.
     """
     by_row = problem.slots.by_row
     texts = dict.fromkeys(sigma_expressions(problem).values())
     sigmas = (resolve_in_experiment(problem, problem.expression(text), None) for text in texts)
     further = {name for sigma in sigmas for name in names_in(sigma)} & {*problem.own_symbols} - {*by_row}
     further |= {name for shape in variant.tables for name in shape.names} & {*problem.own_symbols}
+    of_doses = dict.fromkeys(text for kind in variant.events for text in kind.texts)
+    doses = (resolve_in_experiment(problem, problem.expression(text), None) for text in of_doses)
+    further |= {name for dose in doses for name in names_in(dose)} & {*problem.own_symbols} - {*by_row}
     model = (name for name in problem.model.parameters if name not in by_row)
     piece = (PIECE_START, PIECE_LENGTH) if variant.moving else ()
     return (*model, *variant.lifted, *sorted(further), *piece)
@@ -165,7 +186,7 @@ def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> Symbol
     expressions = [unused[name] if name in unused else symbol_of(problem, name) for name in names]
     expressions += [initial[name] for name in model.states]
     tables = PlacedTables(problem, variant.tables)
-    outputs = resolved(problem, expressions, replacing)
+    outputs = resolved(problem, expressions, replacing, at_start=True)
     formal = formal_parameters(problem)
     _refuse_unknown(problem, [*names, *map(initial_name, model.states)], outputs, {*formal} - inlined, constants)
     return SymbolicFunction(
@@ -243,14 +264,17 @@ def model_functions(
         "rhs": SymbolicFunction(
             "rhs", time, common, ("y", "p"), tables.placed(stack(outputs[:n]), within_piece=True), directional=True
         )
-        if split is None or not split.inputs.numel()
+        if split is None or not (split.inputs.numel() or variant.moving)
         else _right_hand_side(split, tables, time, y, p, moving=variant.moving),
         "observe": SymbolicFunction("observe", time, by_measurement, ("y", "p", "a"), observed[:m]),
     }
     if texts:
         functions["sigma"] = SymbolicFunction("sigma", time, by_measurement, ("y", "p", "a"), observed[m:])
-    if split is not None and split.inputs.numel():
+    if split is not None and (split.inputs.numel() or variant.events):
         functions["switches"] = _switch_function(split, time, ca.vertcat(p, piece))
+    if split is not None and variant.events:
+        for function in events_of(problem, variant).functions(time, y, ca.vertcat(p, piece)):
+            functions[function.name] = function
     return functions
 
 

@@ -41,7 +41,7 @@ class Curves:
     """
 
     def __init__(self, problem: Problem, variant: Variant, *, by_row: bool = False) -> None:
-        everything = (*problem.model.states, *problem.model.definitions)
+        everything = (*problem.model.shown, *problem.model.definitions)
         observe = model_functions(problem, variant, everything)["observe"]
         arguments = dict(observe.arrays)["a"]
         kept = list(range(len(everything)))

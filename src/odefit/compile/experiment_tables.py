@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from odefit.compile.native_problem import CompiledModel
 from odefit.compile.table_data import axes_of, corners, packed_table, range_of
-from odefit.compile.table_inputs import n_inputs, shapes_of
+from odefit.compile.table_inputs import shapes_of
 from odefit.native.table_slots import ADDRESS, REFUSED, SLOT
 from odefit.problem import Experiment, Problem
 
@@ -65,12 +65,16 @@ class ExperimentTables:
 
         They are empty without tables: then whoever lays the pieces of a task makes them.
         """
-        u = np.zeros(n_inputs(self._shapes) + self._n_further if self._shapes else 0)
-        words = u.view(np.int64)
-        for slot, data in enumerate(self._data):
-            words[1 + SLOT * slot + ADDRESS] = data.ctypes.data
-            u[1 + SLOT * slot + REFUSED : 1 + SLOT * slot + REFUSED + 2] = np.nan
-        return u
+        if not self._shapes:
+            return np.empty(0)
+        return np.concatenate([np.zeros(1), self.new_slots(), np.zeros(self._n_further)])
+
+    def new_slots(self) -> Array:
+        """Return the slots of the tables, which remember nothing yet."""
+        slots = np.zeros((len(self._data), SLOT))
+        slots[:, REFUSED : REFUSED + 2] = np.nan
+        slots.view(np.int64)[:, ADDRESS] = [data.ctypes.data for data in self._data]
+        return slots.reshape(-1)
 
     @property
     def n_slots(self) -> int:

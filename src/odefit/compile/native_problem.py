@@ -13,8 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile.conditions import (
+    Pattern,
     Variant,
     beginning_of,
+    events_of,
     map_function,
     model_functions,
     parameters_of,
@@ -24,10 +26,11 @@ from odefit.compile.conditions import (
     variant_of,
 )
 from odefit.compile.edges import states_at_edges
+from odefit.compile.events import EventFunctions, Kind, kinds_of
 from odefit.compile.functions import FunctionLibrary, NativeFunction
 from odefit.compile.penalties import penalty_function
 from odefit.compile.switches import Split
-from odefit.compile.table_inputs import TimeCall, shapes_of
+from odefit.compile.table_inputs import TableShape, TimeCall, shapes_of
 from odefit.errors import UnsupportedError
 from odefit.model.kept import Kept
 from odefit.problem import Problem
@@ -48,8 +51,10 @@ class Switches:
     level, affine, whole, switch_of, kind
         See `Split`.
     moving
-        Whether they depend on parameters: then the right-hand side is one in the fraction of a piece, and the last two
-        entries of p are start and length of the piece.
+        Whether they, or times of events, depend on parameters: then the right-hand side is one in the fraction of a
+        piece, and the last two entries of p are start and length of the piece.
+    events
+        What happens at times, None if nothing does.
     """
 
     function: NativeFunction
@@ -59,6 +64,7 @@ class Switches:
     switch_of: Integers
     kind: Integers
     moving: bool
+    events: EventFunctions | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,7 +137,7 @@ def native_problem(problem: Problem) -> NativeProblem:
 def _fingerprint(problem: Problem) -> tuple[Any, ...]:
     """Return everything beside the model that decides which code a problem needs."""
     names = tuple((p.name, p.expression, p.per, p.penalty and p.penalty.kind) for p in problem.parameters)
-    patterns = tuple((pattern_of(e), shapes_of(problem, e)) for e in problem.experiments)
+    patterns = _patterns(problem)
     rules = tuple((rule.expression, rule.prior.kind) for rule in problem.rules)
     sigmas = tuple(sigma_expressions(problem).items())
     layout = problem.structure.slots
@@ -142,18 +148,23 @@ def _fingerprint(problem: Problem) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+def _patterns(problem: Problem) -> tuple[tuple[Pattern, tuple[TableShape, ...], tuple[Kind, ...]], ...]:
+    """Return what decides which code each experiment needs."""
+    return tuple((pattern_of(e), shapes_of(problem, e), kinds_of(problem, e)) for e in problem.experiments)
+
+
 def _build(problem: Problem) -> NativeProblem:
     model = problem.model
-    for what in ("algebraic", "mass", "implicit", "events"):
+    for what in ("algebraic", "mass", "implicit"):
         if getattr(model, what):
             raise UnsupportedError(f"models with '{what}'")
-    patterns = [(pattern_of(e), shapes_of(problem, e)) for e in problem.experiments]
+    patterns = _patterns(problem)
     distinct = list(dict.fromkeys(patterns))
     symbolic = [variant_of(problem, *pattern) for pattern in distinct]
     variants = list(dict.fromkeys(symbolic))
     maps = [
         FunctionLibrary("parameter map", [map_function(problem, variant, pattern)])["map"]
-        for variant, (pattern, _) in zip(symbolic, distinct, strict=True)
+        for variant, (pattern, *_) in zip(symbolic, distinct, strict=True)
     ]
     penalty = penalty_function(problem)
     return NativeProblem(
@@ -175,7 +186,7 @@ def _build_variant(problem: Problem, variant: Variant) -> NativeVariant:
     sigma = library["sigma"] if "sigma" in functions else None
     switches = None
     if split is not None and "switches" in functions:
-        switches = _switches(library["switches"], split, moving=variant.moving)
+        switches = _switches(library, split, problem, variant)
     on_states = () if split is None else split.on_states
     calls = time_calls(problem, variant)
     model = CompiledModel(problem.model.states, names, library["rhs"], switches, on_states, *calls)
@@ -183,6 +194,11 @@ def _build_variant(problem: Problem, variant: Variant) -> NativeVariant:
     return NativeVariant(model, library["observe"], sigma, variant, relative)
 
 
-def _switches(function: NativeFunction, split: Split, *, moving: bool) -> Switches:
+def _switches(library: FunctionLibrary, split: Split, problem: Problem, variant: Variant) -> Switches:
     columns = (split.level, split.affine, split.whole, split.switch_of, split.kind)
-    return Switches(function, *(np.array(column, dtype=np.int64) for column in columns), moving=moving)
+    events = None
+    if variant.events:
+        symbolic = events_of(problem, variant)
+        events = EventFunctions(library["moments"], library["changes"], symbolic.first_change, symbolic.target)
+    arrays = (np.array(column, dtype=np.int64) for column in columns)
+    return Switches(library["switches"], *arrays, moving=variant.moving, events=events)

@@ -129,7 +129,7 @@ class CompiledProblem:
 
     @property
     def used_slots(self) -> frozenset[str]:
-        """Names of the slots that some experiment, measurement or prior depends on, or that are shared by all."""
+        """Names of the slots that are estimated, shared by all, or that an experiment, measurement or prior needs."""
         return self.structure.used_slots
 
     @property

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile.conditions import constants_of, formal_parameters
+from odefit.compile.events import occurrences_of
 from odefit.compile.experiment_tables import ExperimentTables, Packed
 from odefit.compile.functions import NativeFunction
 from odefit.compile.native_problem import CompiledModel, NativeProblem, NativeVariant, native_problem
@@ -37,8 +38,8 @@ class CompiledStructure:
         Positions of q in the solver's vector, -1: fixed.
     experiment_starts
         Times.
-    tables
-        Those of each experiment.
+    tables, occurrences
+        Those of each experiment, and what happens in it.
     penalty, penalty_constants
         Residuals of the priors, a function of q and of the numbers of the priors; None without priors.
     """
@@ -70,6 +71,7 @@ class CompiledStructure:
         self.tables = tuple(
             ExperimentTables(problem, one, self.model(e), packed) for e, one in enumerate(problem.experiments)
         )
+        self.occurrences = tuple(occurrences_of(problem, one) for one in problem.experiments)
         self.penalty = native.penalty
         self.penalty_constants = np.array(penalty_constants(problem), dtype=float)
 
@@ -167,13 +169,17 @@ class CompiledStructure:
         if model.switches is not None:  # of (time, p)
             col = model.switches.function.col.astype(np.int64)
             used[col[col >= 1] - 1] = True
+            if model.switches.events is not None:  # of p, and of (time, y, p)
+                used[model.switches.events.moments.col.astype(np.int64)] = True
+                col = model.switches.events.changes.col.astype(np.int64)
+                used[col[col >= 1 + n] - 1 - n] = True
         entries = np.repeat(used, np.diff(function.row_ptr))
         return np.unique(function.col[entries]).astype(np.int64)
 
     @cached_property
     def used_slots(self) -> frozenset[str]:
-        """Names of the slots that some experiment, measurement or prior depends on, or that are shared by all."""
-        used = set(self._shared_slots)
+        """Names of the slots that are estimated, shared by all, or that an experiment, measurement or prior needs."""
+        used = {*self._shared_slots, *self.free.tolist()}
         for e, gather in enumerate(self.gather):
             used.update(gather[self._inputs_that_matter(e)].tolist())
         return frozenset(self.slot_names[i] for i in used)

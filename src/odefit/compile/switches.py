@@ -26,6 +26,13 @@ the discrete solution: with frozen steps in s the steps in t stretch with their 
 by its parameters.  The directions at the end of a piece are the total derivatives d/dtheta y(tau(theta), theta), which
 are continuous: there is no jump to be added.  (`odefit.integrate.moving_output` has what this means for output.)
 
+**Tables.**  A table of kind "hold" is constant within a piece if pieces end at its knots; it may stand in conditions.
+Where its argument is a multiple of time plus a number, the knots are times that are known (see
+`odefit.compile.experiment_tables`).  Any other argument x of time and parameters, ``t - lag`` or ``t - 24*floor(t/24)``
+say, has a comparison ``x >= k`` for each knot k, an input like all others, and the table is asked for the last knot
+whose comparison is true: in a piece of length zero too, this is what the order of times says.  Corners of other tables
+end pieces in the same way.
+
 What depends on states is left as it is; `Split.on_states` names where it jumps.  So is a comparison that changes at no
 time behind the beginning: ``if(r > 0, sin(r)/r, 1)`` says what holds at r = 0 itself.
 """
@@ -33,14 +40,27 @@ time behind the beginning: ``if(r > 0, sin(r)/r, 1)`` says what holds at r = 0 i
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import casadi as ca
 
-LESS, LESS_EQUAL, GREATER, GREATER_EQUAL, EQUAL, UNEQUAL, SIGN, MINUS_SIGN, FLOOR, CEIL, TRUNCATE = range(11)
-"""What an input is of its switch g: the truth of g < 0, g <= 0, .., or the value of a function of g."""
+from odefit.compile.switch_kinds import (
+    CEIL,
+    EQUAL,
+    FLOOR,
+    GREATER,
+    GREATER_EQUAL,
+    LESS,
+    LESS_EQUAL,
+    MINUS_SIGN,
+    SIGN,
+    TRUNCATE,
+    UNEQUAL,
+)
+from odefit.errors import UnsupportedError
+from odefit.model.table_calls import CALL, call_table, has_table, table_of_symbol
 
 PIECE_START, PIECE_LENGTH = "(start of the piece)", "(length of the piece)"
 """Names of the two entries of p, the last ones, that kernels fill for pieces with moving ends."""
@@ -61,6 +81,17 @@ _binary: Any = ca.SX.binary
 _unary: Any = ca.SX.unary
 
 
+class Corners(NamedTuple):
+    """Where a table is not smooth.
+
+    `stepwise`: it is constant between two knots.  `knots`: those of each argument, the first one first if it is
+    stepwise; empty if its arguments are states, or multiples of time plus a number.
+    """
+
+    stepwise: bool
+    knots: tuple[tuple[float, ...], ...] = ()
+
+
 @dataclass(frozen=True, eq=False)
 class Split:
     """A right-hand side whose conditions in time are inputs.
@@ -76,7 +107,7 @@ class Split:
     switch_of, kind
         Per input: its switch, and what it is of it.
     on_states
-        Conditions on states, as text; not `min`, `max` and `abs`, which are continuous.
+        Conditions on states, and tables of them with steps, as text; not `min`, `max` and `abs`, which are continuous.
     """
 
     out: Any
@@ -105,29 +136,50 @@ class _Value:
     level: int = 0
 
 
-def split_at_conditions(out: Any, time: Any, states: Any, begin: float = -math.inf) -> Split | None:
-    """Take the conditions in `time` out of a right-hand side; None if nothing in it is not smooth.
+def smooth(out: Any) -> Split:
+    """Return a right-hand side without conditions in time, which ends its pieces for other reasons."""
+    nothing = ca.SX(0, 1)
+    return Split(out, nothing, nothing, (), (), (), (), (), ())
 
-    Those that change at no time behind `begin` stay.
+
+def split_at_conditions(
+    out: Any,
+    time: Any,
+    states: Any,
+    begin: float = -math.inf,
+    tables: Mapping[str, Corners] | None = None,
+    held: Collection[str] = (),
+) -> Split | None:
+    """Take the conditions in `time` out of a right-hand side, which may call `tables`; None if all of it is smooth.
+
+    Those that change at no time behind `begin` stay.  States that are `held` change between pieces only.
     """
     others = [symbol for symbol in ca.symvar(ca.vertcat(out, time, states)) if symbol.name() != time.name()]
     state_names = {states[i].name() for i in range(states.numel())}
     parameters = [symbol for symbol in others if symbol.name() not in state_names]
     function = ca.Function("f", [time, states, ca.vertcat(*parameters)], [ca.densify(out)])
     operations = [function.instruction_id(k) for k in range(function.n_instructions())]
-    if not _NOT_SMOOTH.intersection(operations):
+    if not (_NOT_SMOOTH | {CALL}).intersection(operations):
         return None
     names = {time.name(), *(symbol.name() for symbol in others)}
-    walk = _Walk(time, states, ca.vertcat(*parameters), names, begin)
+    walk = _Walk((time, states, ca.vertcat(*parameters)), names, begin, tables or {}, held)
     return walk.split(function, operations)
 
 
 class _Walk:
     """The walk along the tape of a right-hand side, in which it is built again with inputs."""
 
-    def __init__(self, time: Any, states: Any, parameters: Any, names: Collection[str], begin: float) -> None:
-        self._time, self._names, self._begin = time, set(names), begin
-        self._arguments = (time, states, parameters)
+    def __init__(
+        self,
+        arguments: tuple[Any, Any, Any],
+        names: Collection[str],
+        begin: float,
+        tables: Mapping[str, Corners],
+        held: Collection[str],
+    ) -> None:
+        self._time, self._names, self._begin, self._tables = arguments[0], set(names), begin, tables
+        self._held = frozenset(held)
+        self._arguments = arguments
         self._pairs: list[tuple[Any, Any]] = []  # switches g = a - b
         self._level: list[int] = []
         self._whole: list[bool] = []
@@ -148,7 +200,8 @@ class _Walk:
                 register[result[0]] = _Value(ca.SX(function.instruction_constant(k)))
             elif operation == ca.OP_INPUT:
                 symbol = self._arguments[places[0]][places[1]]
-                register[result[0]] = _Value(symbol, of_time=places[0] == 0, of_states=places[0] == 1)
+                of_states = places[0] == 1 and symbol.name() not in self._held
+                register[result[0]] = _Value(symbol, of_time=places[0] == 0, of_states=of_states)
             else:
                 register[result[0]] = self._apply(operation, [register[i] for i in places])
         switches = [a - b for a, b in self._pairs]
@@ -167,6 +220,8 @@ class _Walk:
 
     def _apply(self, operation: int, operands: list[_Value]) -> _Value:
         """Return the value of an operation; one that is not smooth in time alone gets an input."""
+        if operation == CALL:
+            return self._call(*operands)
         parts = [operand.expression for operand in operands]
         plain = _unary(operation, parts[0]) if len(parts) == 1 else _binary(operation, parts[0], parts[1])
         of_time, of_states = any(o.of_time for o in operands), any(o.of_states for o in operands)
@@ -179,6 +234,13 @@ class _Walk:
             return _Value(plain, of_time, of_states, level)
         if operation not in _ROUNDED and self._is_settled(parts):
             return _Value(plain, of_time, of_states, level)
+        if has_table(ca.vertcat(*parts)):
+            if operation in _CONTINUOUS:
+                return _Value(plain, of_time, of_states, level)
+            raise UnsupportedError(
+                f"a condition in time, or min and max, that depends on the table '{_a_table_in(parts)}' (put it into "
+                "the values of the table, or take one of kind 'hold')"
+            )
         return self._with_input(operation, parts, _text(plain), level)
 
     def _is_settled(self, parts: list[Any]) -> bool:
@@ -186,11 +248,29 @@ class _Walk:
         difference = parts[0] - (parts[1] if len(parts) == 2 else 0)
         if {symbol.name() for symbol in ca.symvar(difference)} != {self._time.name()}:
             return False
-        slope = ca.jtimes(difference, self._time, ca.SX(1))
-        if ca.depends_on(slope, self._time) or float(slope) == 0.0:
-            return False
-        at_zero = float(ca.substitute(difference, self._time, ca.SX(0)))
-        return -at_zero / float(slope) <= self._begin
+        found = affine_in(difference, self._time)
+        return found is not None and -found[0] / found[1] <= self._begin
+
+    def _call(self, table: _Value, argument: _Value) -> _Value:
+        """Return the call of a table; at a time that is no known one its corners end pieces."""
+        x, level = argument.expression, max(table.level, argument.level)
+        name, place = _called(table.expression)
+        corners = self._tables.get(name, Corners(False))
+        of_time, of_states = argument.of_time, table.of_states or argument.of_states
+        if argument.of_states:
+            if corners.stepwise:
+                self._on_states[f"{name}({_text(x)}) of kind 'hold'"] = None
+        elif argument.of_time and is_switched(x, self._time, corners):
+            knots = [ca.SX(knot) for knot in corners.knots[place]]
+            inputs = [
+                self._input(x, knot, GREATER_EQUAL, f"{_text(x)} >= {knot}", level)
+                for knot in (knots[1:] if corners.stepwise else knots)
+            ]
+            level += 1
+            if corners.stepwise:
+                x = _held(x, knots, inputs)
+        constant = corners.stepwise and not argument.of_states
+        return _Value(call_table(table.expression, (x,)), table.of_time or (of_time and not constant), of_states, level)
 
     def _words(self, condition: Any) -> str:
         """Return a condition as text; of one that is too long for that, the states in it."""
@@ -252,6 +332,47 @@ class _Walk:
         self._level.append(level + 1)
         self._whole.append(whole)
         return len(self._pairs) - 1, kind
+
+
+def affine_in(expression: Any, time: Any) -> tuple[float, float] | None:
+    """Return shift and rate of an expression ``shift + rate t``; None if it is no such, or constant."""
+    if {symbol.name() for symbol in ca.symvar(expression)} != {time.name()}:
+        return None
+    function = ca.Function("f", [time], [expression])
+    if any(function.instruction_id(k) in _NOT_SMOOTH for k in range(function.n_instructions())):
+        return None  # floor(t) has the slope of a constant
+    rate = ca.jacobian(expression, time)
+    if ca.symvar(rate):
+        return None
+    shift, slope = float(ca.evalf(ca.substitute(expression, time, ca.SX(0)))), float(ca.evalf(rate))
+    return (shift, slope) if math.isfinite(shift) and math.isfinite(slope) and slope != 0.0 else None
+
+
+def is_switched(argument: Any, time: Any, corners: Corners) -> bool:
+    """Tell whether the corners of a table that is called at a time are switches."""
+    return bool(corners.knots) and not has_table(argument) and affine_in(argument, time) is None
+
+
+def _held(x: Any, knots: list[Any], inputs: list[Any]) -> Any:
+    """Return the knot whose value a stepwise table has at `x`; `x` itself before the first one."""
+    held = ca.fmin(x, knots[0])
+    for knot, u in zip(knots[1:], inputs, strict=True):
+        held = ca.if_else(u != 0, knot, held)
+    return held
+
+
+def _called(table: Any) -> tuple[str, int]:
+    """Return the table that an expression stands for, and how many arguments it has got already."""
+    place = 0
+    while table.op() == CALL:
+        table, place = table.dep(0), place + 1
+    return str(table_of_symbol(table.name())), place
+
+
+def _a_table_in(parts: list[Any]) -> str:
+    """Return the name of a table that is called."""
+    symbols = ca.symvar(ca.vertcat(*parts))
+    return min(name for symbol in symbols if (name := table_of_symbol(symbol.name())) is not None)
 
 
 def _text(expression: Any) -> str:

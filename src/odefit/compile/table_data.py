@@ -27,10 +27,8 @@ Array = npt.NDArray[np.float64]
 def packed_table(table: Table, parameter: str | None = None) -> Array:
     """Return the data of a table's numbers or, with `parameter`, of what that parameter is multiplied by."""
     if table.arguments == 1:
-        values = np.array([_number(value, parameter) for value in table.y]) if table.names else np.asarray(table.y)
-        coefficients = _coefficients(table, table.x, values[:, None])[:, :, 0]
         low, high = range_of(table, table.x)
-        return np.concatenate([[table.x.size, low, high], _framed(table.x), coefficients.reshape(-1)])
+        return np.concatenate([[table.x.size, low, high], _framed(table.x), polynomials(table, parameter).reshape(-1)])
     first, second = table.x
     # (n + 1, 4, m): polynomials in s with a coefficient for each knot of the second argument, interpolated in turn
     along = _coefficients(table, first, table.y)
@@ -39,6 +37,12 @@ def packed_table(table: Table, parameter: str | None = None) -> Array:
     cells = across.reshape(m + 1, 4, n, 4).transpose(2, 0, 3, 1)
     numbers = [first.size, second.size, *range_of(table, first), *range_of(table, second)]
     return np.concatenate([numbers, _framed(first), _framed(second), cells.reshape(-1)])
+
+
+def polynomials(table: Table, parameter: str | None = None) -> Array:
+    """Return the coefficients of each interval of a table of one argument, (n + 1, 4); `parameter` as above."""
+    values = np.array([_number(value, parameter) for value in table.y]) if table.names else np.asarray(table.y)
+    return _coefficients(table, table.x, values[:, None])[:, :, 0]
 
 
 def _number(value: float | str, parameter: str | None) -> float:
@@ -99,6 +103,16 @@ def corners(table: Table, place: int) -> tuple[Array, Array]:
         slopes = _coefficients(table, knots, np.asarray(table.y)[:, None])[:, 1, 0]
         return none, knots[np.diff(slopes) != 0.0]
     return none, knots[[0, -1]] if table.outside == "hold" else none
+
+
+def corner_knots(table: Table) -> tuple[tuple[float, ...], ...]:
+    """Return the knots of each argument at which a table has a corner; of one with steps its first knot before them."""
+    result = []
+    for place, knots in enumerate(axes_of(table)):
+        jumps, kinks = corners(table, place)
+        first = knots[:1] if table.kind == "hold" else knots[:0]
+        result.append((*first.tolist(), *jumps[jumps > knots[0]].tolist(), *kinks.tolist()))
+    return tuple(result)
 
 
 def axes_of(table: Table) -> tuple[Array, ...]:

@@ -24,17 +24,18 @@ Each B is a table of numbers with a slot of its own, and derivatives by the v_i 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import casadi as ca
 
+from odefit.compile.switches import Corners, affine_in, is_switched
+from odefit.compile.table_data import corner_knots
 from odefit.errors import UnsupportedError
-from odefit.model.table_calls import call_table, table_of_symbol, with_calls_replaced
+from odefit.model.table_calls import call_table, calls_in, table_of_symbol, with_calls_replaced
 from odefit.native.table_slots import MIDDLE, SLOT
 from odefit.problem import Experiment, Problem
-from odefit.problem.resolution import symbol_of
+from odefit.problem.resolution import names_in, resolve_in_experiment, symbol_of
 
 ORDERS = ((0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
 """Which derivative each symbol of a slot is, by first and second argument."""
@@ -42,13 +43,17 @@ ORDERS = ((0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
 DERIVATIVES = {0: (1, 2), 1: (3, 4), 2: (4, 5)}
 
 
+MOST_SWITCHES = 100
+"""Of a table that is called at a time which is no multiple of time plus a number: more corners are not switches."""
+
+
 class TableShape(NamedTuple):
-    """What code depends on of a table: name, number of arguments, parameters among its values, whether it has steps."""
+    """What code depends on of a table: name, number of arguments, parameters among its values, where it has corners."""
 
     name: str
     arguments: int
     names: tuple[str, ...]
-    stepwise: bool
+    corners: Corners
 
 
 class TimeCall(NamedTuple):
@@ -63,8 +68,32 @@ class TimeCall(NamedTuple):
 def shapes_of(problem: Problem, experiment: Experiment) -> tuple[TableShape, ...]:
     """Return the shapes of all tables of an experiment."""
     names = dict.fromkeys((*problem.tables, *experiment.tables))
-    tables = ((name, problem.table(name, experiment)) for name in sorted(names))
-    return tuple(TableShape(name, one.arguments, one.names, one.kind == "hold") for name, one in tables)
+    if not names:
+        return ()
+    switched = problem.structure.kept.get("switched tables", lambda: frozenset(_switched_tables(problem)))
+    shapes = []
+    for name in sorted(names):
+        table = problem.table(name, experiment)
+        corners = Corners(table.kind == "hold")
+        if name in switched:
+            knots = corner_knots(table)
+            corners = Corners(corners.stepwise, knots if max(map(len, knots)) <= MOST_SWITCHES else ())
+        shapes.append(TableShape(name, table.arguments, table.names, corners))
+    return tuple(shapes)
+
+
+def _switched_tables(problem: Problem) -> Iterator[str]:
+    """Yield the tables that are called, somewhere, at a time that is no multiple of time plus a number."""
+    model = problem.model
+    time, states = model.symbols[model.time], {*model.states}
+    some = [e for e in problem.experiments if any(isinstance(value, str) for value in e.overrides.values())]
+    for experiment in (None, *some):
+        rhs = [resolve_in_experiment(problem, one, experiment) for one in model.rhs.values()]
+        for name, arguments in calls_in(ca.vertcat(*rhs)):
+            for argument in arguments:
+                symbols = names_in(argument)
+                if time.name() in symbols and not symbols & states and affine_in(argument, time) is None:
+                    yield name
 
 
 def n_inputs(shapes: Sequence[TableShape]) -> int:
@@ -120,18 +149,21 @@ class PlacedTables:
     def _noted(self, name: str, place: int, argument: Any) -> Any:
         """Note where the argument of a call in the right-hand side meets knots; return what to call instead."""
         symbols, time = {symbol.name() for symbol in ca.symvar(argument)}, self._time
-        stepwise = self._shapes[name].stepwise
+        corners = self._shapes[name].corners
         if time.name() not in symbols and not symbols & {*self._problem.model.states}:
             return argument
-        if symbols == {time.name()}:
-            affine = _affine(argument, time)
-            if affine is not None:
-                self.time_calls[TimeCall(name, place, *affine)] = None
-                return ca.substitute(argument, time, self.inputs[MIDDLE]) if stepwise else argument
+        affine = affine_in(argument, time)
+        if affine is not None:
+            self.time_calls[TimeCall(name, place, *affine)] = None
+            return ca.substitute(argument, time, self.inputs[MIDDLE]) if corners.stepwise else argument
+        of_states = symbols & {*self._problem.model.states}
+        if not of_states and is_switched(argument, time, corners):
+            return argument
         text = f"{name}({_text(argument)})"
-        if stepwise and not symbols & {*self._problem.model.states}:
+        if corners.stepwise and not of_states:
             raise UnsupportedError(
-                f"the table {text} of kind 'hold', whose argument is not a multiple of '{time.name()}' plus a number"
+                f"the table {text} of kind 'hold' whose argument is not a multiple of '{time.name()}' plus a number, "
+                f"with another table in it or more than {MOST_SWITCHES} steps"
             )
         self.moving_calls[text] = name
         return argument
@@ -144,22 +176,6 @@ class PlacedTables:
             basis = call_table(self.inputs[at + SLOT * (i + 1)], arguments)
             value += symbol_of(self._problem, parameter) * basis
         return value
-
-
-def _affine(argument: Any, time: Any) -> tuple[float, float] | None:
-    """Return shift and rate of an argument ``shift + rate t``; None if it is no such."""
-    if has_table(argument):
-        return None
-    rate = ca.jacobian(argument, time)
-    if ca.symvar(rate):
-        return None
-    shift, slope = float(ca.evalf(ca.substitute(argument, time, ca.SX(0)))), float(ca.evalf(rate))
-    return (shift, slope) if math.isfinite(shift) and math.isfinite(slope) and slope != 0.0 else None
-
-
-def has_table(expression: Any) -> bool:
-    """Tell whether a table is called in an expression."""
-    return any(table_of_symbol(symbol.name()) is not None for symbol in ca.symvar(expression))
 
 
 def _text(expression: Any) -> str:

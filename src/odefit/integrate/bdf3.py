@@ -291,6 +291,11 @@ def _advance(task, room, t, h, t_new, ratio, replay):
     return _OK, _factor(ratio, exponent, 2.0 if may_double else 1.0), 0
 
 
+@kernel(inline=True, allocating=True)
+def _current(room):
+    return room.dif, room.s_dif, room.s2_out, 3
+
+
 class Bdf3(SingleMethod):
     """The backward differentiation formula of order 3 of diffpar; see the module for the mathematics."""
 
@@ -298,7 +303,7 @@ class Bdf3(SingleMethod):
     kernel = staticmethod(
         time_loop(
             "bdf3_solve",
-            Method(3, _make_room, _seed, _begin, _attempt, _differentiate, _retry, _interpolate, _advance),
+            Method(3, _make_room, _seed, _begin, _attempt, _differentiate, _retry, _interpolate, _advance, _current),
         )
     )
     derivatives = "variational"

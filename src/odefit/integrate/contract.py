@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile import CompiledModel, ExperimentTables, Seeds
+from odefit.compile import NO_OCCURRENCES, CompiledModel, ExperimentTables, Occurrences, Seeds
 from odefit.native.stop import StopFlag
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[np.float64]
 _NO_INPUTS = np.empty(0)
-Tolerance = float | str | Mapping[str, float] | Array
+Tolerance = float | str | Mapping[str, float] | Array | None
 """Absolute tolerances as they are asked for; see `odefit.integrate.sizes.aims_of`."""
 
 
@@ -44,6 +44,9 @@ class Status(IntEnum):
     TOO_MANY_PIECES = 12
     UNDEFINED_CONDITION = 13
     OUTSIDE_TABLE = 14
+    EVENT_TOO_EARLY = 15
+    UNDEFINED_EVENT = 16
+    NONFINITE_EVENT = 17
 
     @property
     def sentence(self) -> str:
@@ -94,6 +97,15 @@ _SENTENCES = {
         "a negative number?); write it so that it has a value at all times of the experiment"
     ),
     Status.OUTSIDE_TABLE: "the solution could not be continued beyond t = {t}: {cause}",
+    Status.EVENT_TOO_EARLY: (
+        "an event happens before the start, t = {t} (a time or lag that has become too small?); give its parameters "
+        "a lower bound"
+    ),
+    Status.UNDEFINED_EVENT: (
+        "the time of an event behind t = {t} is not a number (a root or logarithm of a negative number?); write it so "
+        "that it has a value for all parameters within their bounds"
+    ),
+    Status.NONFINITE_EVENT: "the event at t = {t} gives '{cause}' a value that is not a finite number",
 }
 
 
@@ -117,6 +129,10 @@ class Run(NamedTuple):
         Times at which a step ends, while integration goes on: the right-hand side is continuous there, but not smooth.
     slots
         Number of tables whose slots stand in u.
+    after
+        Per output time whether the state behind an event at that time is wanted, and not that before it.  Empty: never.
+    occurrences
+        What happens in the run; see `odefit.compile.events`.
     """
 
     t0: float
@@ -131,6 +147,8 @@ class Run(NamedTuple):
     d2p: Array
     kinks: Array = np.empty(0)
     slots: int = 0
+    after: npt.NDArray[np.int64] = np.empty(0, np.int64)
+    occurrences: Occurrences = NO_OCCURRENCES
 
     @classmethod
     def of(cls, seeds: Seeds, t0: float, times: Array, ends: Array | None = None) -> Run:

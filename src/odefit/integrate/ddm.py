@@ -256,6 +256,11 @@ def _advance(task, room, t, h, t_new, ratio, replay):
     return _OK, factor, mark
 
 
+@kernel(inline=True, allocating=True)
+def _current(room):
+    return room.y, room.s, room.s2, room.slot[1]
+
+
 class Ddm(SingleMethod):
     """Variable-order BDF with the decoupled direct method; see the module for the mathematics.
 
@@ -272,7 +277,7 @@ class Ddm(SingleMethod):
     kernel = staticmethod(
         time_loop(
             "ddm_solve",
-            Method(1, make_room, seed, _begin, _attempt, _differentiate, _retry, _interpolate, _advance),
+            Method(1, make_room, seed, _begin, _attempt, _differentiate, _retry, _interpolate, _advance, _current),
         )
     )
     implicit = True

@@ -222,6 +222,11 @@ def _seed(task, elimination, room):
     put_seeds(task.d2p, m, m, n_p, room.seeds2)
 
 
+@kernel(inline=True, allocating=True)
+def _current(room):
+    return room.y, room.c, room.c2, 0
+
+
 def _beginner(scheme: Scheme) -> Any:
     """Return `Method.begin`."""
     log_smallest_ratio, exponent = math.log(scheme.smallest_ratio), 1.0 / scheme.error_order
@@ -440,6 +445,7 @@ def explicit_method(scheme: Scheme) -> Method:
         retry=retry,
         interpolate=_interpolator(scheme),
         advance=advance,
+        current=_current,
     )
 
 

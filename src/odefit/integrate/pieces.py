@@ -18,7 +18,8 @@ missed is an interval with two extrema.  Zeros are bracketed and found by Newton
 stay, with a piece of length zero between them, whose derivative dL = dtau_2 - dtau_1 is not zero; F_L dL = f dL is
 then what the order of the two contributes.  In such a piece, inputs whose switch is yet to come have their value from
 before, all others that from behind.  A condition that changes at the start of the task is kept in the same way: a lag
-of zero has a derivative.  With fixed ends equal times are one.
+of zero has a derivative.  With fixed ends equal times are one, except where something happens: every event ends a
+piece of its own, in the order in which they act.
 
 **Replay.**  Steps belong to pieces.  If the order of the switches has changed, or their number, steps cannot be taken
 again, and a status says so.
@@ -30,7 +31,7 @@ import math
 
 import numpy as np
 
-from odefit.compile.switches import (
+from odefit.compile.switch_kinds import (
     CEIL,
     EQUAL,
     FLOOR,
@@ -44,6 +45,7 @@ from odefit.compile.switches import (
     UNEQUAL,
 )
 from odefit.integrate.contract import Counters, Status
+from odefit.integrate.events import FIRST_OWNER, TOO_EARLY, moments_of, motion_of
 from odefit.integrate.stepping import longer
 from odefit.integrate.task import KEEPING, Switching, Task, switching_at, task_at
 from odefit.native.calls import call_model, call_second
@@ -51,7 +53,7 @@ from odefit.native.kernel import kernel
 from odefit.native.table_slots import MIDDLE
 
 _COUNTERS = len(Counters._fields)
-_OK, _SWITCHED, _ROOM, _TOO_MANY, _UNDEFINED = (
+_OK, _SWITCHED, _ROOM, _TOO_MANY, _UNDEFINED, _TOO_EARLY, _UNDEFINED_EVENT = (
     int(one)
     for one in (
         Status.OK,
@@ -59,6 +61,8 @@ _OK, _SWITCHED, _ROOM, _TOO_MANY, _UNDEFINED = (
         Status.ROOM_FOR_PIECES,
         Status.TOO_MANY_PIECES,
         Status.UNDEFINED_CONDITION,
+        Status.EVENT_TOO_EARLY,
+        Status.UNDEFINED_EVENT,
     )
 )
 SCAN, SCAN_LEAST = 2000, 16
@@ -242,10 +246,17 @@ def _all_ends(task, sw, u, levels, work):
     """Return the ends of the pieces, sorted, the switch of each (-1: none), and their number."""
     start, p, stops, n_stops = task.start, task.p, sw.stops, sw.stops.size
     t_end = stops[n_stops - 1]
-    found, owners = np.empty(n_stops + 8), np.empty(n_stops + 8, np.int64)
+    room = n_stops + sw.event_kind.size + 8
+    found, owners = np.empty(room), np.empty(room, np.int64)
     for k in range(n_stops):
         found[k], owners[k] = stops[k], -1
     count = n_stops
+    if sw.event_kind.size > 0:
+        count = moments_of(task, sw, t_end, found, owners, count)
+        by_time = np.argsort(found[:count], kind="mergesort")  # what happens at one time stays in its order
+        found, owners = found[:count][by_time], owners[:count][by_time]
+        if not found[0] >= start:
+            return found, owners, count
     for level in range(1, levels + 1):
         known = count
         for k in range(known):
@@ -267,7 +278,7 @@ def _all_ends(task, sw, u, levels, work):
     if task.moving == 0:
         kept = 0
         for k in range(count):
-            if kept == 0 or not found[k] <= found[kept - 1]:  # what is not a number stays, and is found
+            if kept == 0 or owners[k] <= FIRST_OWNER or not found[k] <= found[kept - 1]:  # what is not a number stays
                 found[kept], owners[kept] = found[k], owners[k]
                 kept += 1
         count = kept
@@ -319,6 +330,8 @@ def _derivatives(task, sw, ends, owners, inputs, order, slopes, bends, work):
             slopes[k * q + a] = 0.0
         for pair in range(n_pairs if order == 2 else 0):
             bends[k * n_pairs + pair] = 0.0
+        if j <= FIRST_OWNER:
+            motion_of(task, sw, FIRST_OWNER - j, order, slopes[k * q : (k + 1) * q], bends[k * n_pairs :])
         if j < 0:
             continue
         work[0], u = ends[k], inputs[k * n_u : (k + 1) * n_u]
@@ -363,8 +376,8 @@ def lay_pieces(table, i, order, replay):
     -------
     status, count, memory
         OK; UNDEFINED_CONDITION if a switch is not a number; SWITCHED if the grid to `replay` has other pieces;
-        ROOM_FOR_PIECES if counts and `passed` are too short for `count` pieces; TOO_MANY_PIECES.  `memory` must be kept
-        alive as long as the row is used.
+        EVENT_TOO_EARLY, UNDEFINED_EVENT; ROOM_FOR_PIECES if counts and `passed` are too short for `count` pieces;
+        TOO_MANY_PIECES.  `memory` must be kept alive as long as the row is used.
     """
     task, sw = task_at(table, i), switching_at(table, i)
     n_s, n_u, q = sw.level.size, sw.kind.size, task.n_directions if order >= 1 and task.moving != 0 else 0
@@ -378,7 +391,9 @@ def lay_pieces(table, i, order, replay):
     found, owners, m = _all_ends(task, sw, u, levels, work)
     for k in range(m):
         if math.isnan(found[k]):
-            return _UNDEFINED, m, u
+            return (_UNDEFINED_EVENT if owners[k] <= FIRST_OWNER else _UNDEFINED), m, u
+        if found[k] == TOO_EARLY:
+            return _TOO_EARLY, m, u
     if m > MOST_PIECES:
         return _TOO_MANY, m, u
     if replay and (sw.passed.size == 0 or sw.passed[0] != m):

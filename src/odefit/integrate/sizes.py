@@ -1,8 +1,20 @@
 """Absolute tolerances that follow the size of each state.
 
 The error of state i in a step is held below ``atol_i + rtol |y_i|``.  One number atol for all states would depend on
-their units.  Unless it is given, ``atol_i`` is a fraction of the *size* of the state where it begins: 1e-9, and 1e-30
-where a logarithm or a root of the state is observed, whose error then stays relative however small the state becomes.
+their units.
+
+**Unless something else is asked for**, atol_i is the *usual* number, 1e-9, or smaller for states that are small:
+
+- A state that begins at ``|y_i(0)| < 1``, but not at zero: 1e-9 of that value.
+- A state that begins at zero and at all outputs remains below 1e-3: the run is repeated with 1e-9 of the largest value.
+  In the first run its error may have been as large as itself, so this may happen again.  If the repeated run needs very
+  many steps, rounding errors of larger states are all there is of the state, and the usual number is taken after all.
+
+So no tolerance is ever looser than the usual one: large states are merely held more exactly, relative to their size.
+
+**"auto"** is free of all units: ``atol_i`` is a fraction of the *size* of the state where it begins: 1e-9, and 1e-30
+where a logarithm or a root of the state is observed (there without being asked for), whose error then stays relative
+however small the state becomes.
 
 The size is ``|y_i(0)|``, not the largest value along the solution: of what grows by many decades, an error that is
 small beside its end may be large beside its beginning, and grows along with it.
@@ -38,27 +50,33 @@ AUTO = "auto"
 FRACTION, FRACTION_OF_LOGARITHM = 1e-9, 1e-30
 """Of the size of a state, that is its absolute tolerance; where its logarithm or a root of it is observed."""
 PILOT_RTOL, PILOT_STEPS = 1e-3, 200
+USUAL = 0.0
+"""The aim of states for which nothing is asked for."""
+_USUAL_ATOL, _PART_OF_RTOL = 1e-9, 1e-2  # the default of rtol is 1e-7
+_SMALL = 1e-3  # a state that begins at zero and stays below this has a tolerance of its own
+MOST_REPEATS = 4
 
 
 def aims_of(
-    atol: float | str | Mapping[str, float] | Array,
+    atol: float | str | Mapping[str, float] | Array | None,
     states: Sequence[str],
     relative: Sequence[bool] | npt.NDArray[np.bool_] = (),
 ) -> Array:
-    """Return what is asked for, per state: a tolerance if it is positive, else minus a fraction of the state's size.
+    """Return what is asked for, per state: a tolerance if it is positive, minus a fraction of the state's size, or 0.
 
     Parameters
     ----------
     atol
-        "auto", a number for all states, numbers by name (the others are "auto"), or what this function returns.
+        "auto", None (the usual, 0), a number for all states, numbers by name (the others are "auto"), or what this
+        function returns.
     relative
         Which states must keep their relative accuracy, see `odefit.compile.edges`.
     """
     if isinstance(atol, np.ndarray):
         return atol
-    if not isinstance(atol, str | Mapping):
+    if atol is not None and not isinstance(atol, str | Mapping):
         return np.full(len(states), float(atol))
-    aims = np.full(len(states), -FRACTION)
+    aims = np.full(len(states), USUAL if atol is None else -FRACTION)
     aims[np.flatnonzero(relative)] = -FRACTION_OF_LOGARITHM
     for name, value in atol.items() if isinstance(atol, Mapping) else ():
         if name not in states:
@@ -78,21 +96,63 @@ def needs_pilot(aims, y0):
 
 
 @kernel(inline=True)
-def set_tolerances(aims, y0, sizes, atol):
-    """Set the tolerances; `sizes` are those of states that begin at zero, if a pilot has found them."""
-    for i in range(atol.size):
-        size = abs(y0[i])
-        if size == 0.0 and sizes.size > 0:
-            size = sizes[i]
-        atol[i] = aims[i] if aims[i] > 0.0 else max(-aims[i] * size, NO_SIZE)
+def usual_tolerance(rtol):
+    """Return the absolute tolerance of states of ordinary size, which is tightened along with `rtol`."""
+    return min(_USUAL_ATOL, _PART_OF_RTOL * rtol)
 
 
 @kernel(inline=True)
-def begin_pilot(aims, y0, slopes, sizes, atol):
-    """Set the tolerances that a pilot begins with; sizes that are not wanted are 1."""
+def set_tolerances(aims, rtol, y0, sizes, atol):
+    """Set the tolerances; `sizes` are those of states that begin at zero, if a pilot has found them."""
     for i in range(atol.size):
-        unknown = NO_SIZE if slopes[i] == 0.0 else 2.0 * NO_SIZE
-        atol[i] = aims[i] if aims[i] > 0.0 else max(PILOT_RTOL * abs(y0[i]), unknown)
+        size = abs(y0[i])
+        if aims[i] > 0.0:
+            atol[i] = aims[i]
+        elif aims[i] == USUAL:
+            atol[i] = usual_tolerance(rtol) * (min(1.0, size) if size > 0.0 else 1.0)
+        else:
+            if size == 0.0 and sizes.size > 0:
+                size = sizes[i]
+            atol[i] = max(-aims[i] * size, NO_SIZE)
+
+
+@kernel(inline=True)
+def may_be_small(aims, y0):
+    """Tell whether a state for which nothing is asked begins at zero, so that its size is not known."""
+    for i in range(aims.size):
+        if aims[i] == USUAL and y0[i] == 0.0:
+            return True
+    return False
+
+
+@kernel(inline=True)
+def note_largest(y, largest):
+    """Note the largest value of each state at outputs."""
+    for i in range(largest.size):
+        largest[i] = max(largest[i], abs(y[0, i]))
+
+
+@kernel(inline=True)
+def tighten_small(aims, rtol, y0, largest, atol):
+    """Set the tolerances of states that were small beside theirs; tell whether there were any."""
+    found = False
+    for i in range(largest.size):
+        tolerance = usual_tolerance(rtol) * largest[i]
+        if aims[i] == USUAL and y0[i] == 0.0 and NO_SIZE < tolerance < _SMALL * atol[i]:
+            atol[i] = tolerance
+            found = True
+        largest[i] = 0.0
+    return found
+
+
+@kernel(inline=True)
+def begin_pilot(aims, rtol, y0, slopes, sizes, atol):
+    """Set the tolerances that a pilot begins with; sizes that are not wanted are 1."""
+    set_tolerances(aims, rtol, y0, sizes, atol)
+    for i in range(atol.size):
+        if aims[i] < 0.0:
+            unknown = NO_SIZE if slopes[i] == 0.0 else 2.0 * NO_SIZE
+            atol[i] = max(PILOT_RTOL * abs(y0[i]), unknown)
         sizes[i] = abs(y0[i]) if aims[i] < 0.0 else 1.0
 
 

@@ -11,7 +11,7 @@ from odefit.errors import OdefitError
 from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Tolerance, Trajectory
 from odefit.integrate.pieces import lay_pieces
 from odefit.integrate.selection import Selection
-from odefit.integrate.sizes import AUTO, aims_of
+from odefit.integrate.sizes import AUTO, USUAL, aims_of, usual_tolerance
 from odefit.integrate.task import KEEPING, METHOD, SINK, Kept, Switching, Task, keep_states
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_address, kernel_call
@@ -59,7 +59,7 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, switching, kept)
     """
     method, sink, value, directions, jacobian, second = addresses
     rtol, max_step, max_steps, choices, order, replay, moving = numbers
-    t0, y0, p, u, times, ends, dy0, dp, d2y0, d2p, kinks, slots = run
+    t0, y0, p, u, times, ends, dy0, dp, d2y0, d2p, kinks, slots, after = run
     aims, atol, steps, orders, counts = grid
     table = np.empty((1, _WIDTH), np.int64)
     q = dy0.shape[1]
@@ -68,7 +68,22 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, switching, kept)
     # numba takes no tuple of more than thirty as one
     model = (value, directions, jacobian, second, y0.size, p.size, q, q, t0, rtol, max_step, max_steps, choices)
     seeds = (p, u, y0, dy0.reshape(dy0.size), dp.reshape(dp.size), d2y0.reshape(d2y0.size), d2p.reshape(d2p.size))
-    course = (times, ends, kinks, aims, atol, steps, orders, counts, stop, slots, 1 if moving else 0, sink, method)
+    course = (
+        times,
+        after,
+        ends,
+        kinks,
+        aims,
+        atol,
+        steps,
+        orders,
+        counts,
+        stop,
+        slots,
+        1 if moving else 0,
+        sink,
+        method,
+    )
     _write_task(table, 0, model + seeds + course)
     table[0, _ELIMINATION], table[0, _SWITCHING] = elimination, switching
     y, s, s2 = kept
@@ -116,14 +131,14 @@ def solve_run(
     if grid is None:
         selection.choose()
         absolute = np.empty(n)
-        n_pieces = run.ends.size if switches is None else run.ends.size + switches.level.size
+        n_pieces = run.ends.size + (0 if switches is None else switches.level.size + run.occurrences.kind.size)
         told = (_NO_STEPS, _NO_ORDERS, np.zeros(_COUNTERS + n_pieces, np.int64))
         passed = _NO_ORDERS if switches is None else np.zeros(1 + n_pieces, np.int64)
     else:
         selection.replay(grid)
         passed = grid.passed.copy() if grid.passed.size else np.zeros(1, np.int64)
         selection.method.check(grid, run.ends.size if switches is None else grid.counts.size - _COUNTERS)
-        kept_sizes = grid.atol if grid.atol.size == n else np.abs(aims)
+        kept_sizes = grid.atol if grid.atol.size == n else np.where(aims == USUAL, usual_tolerance(rtol), np.abs(aims))
         absolute = np.where(aims > 0.0, aims, kept_sizes)
         told = (grid.steps, grid.orders, grid.counts.copy())
     while True:
@@ -135,13 +150,15 @@ def solve_run(
             )
         elimination = packed(selection.elimination) if method.implicit else _NO_ELIMINATION
         switching = (
-            _NO_SWITCHING if switches is None else packed(Switching.of(switches, run.ends, passed, second=order == 2))
+            _NO_SWITCHING
+            if switches is None
+            else packed(Switching.of(switches, run.occurrences, run.ends, passed, second=order == 2))
         )
         status, t_end, cause, ratio, reached, n_steps, steps, orders = solve_one(
             (method.address, _keeper(), rhs.value, rhs.directions, rhs.jacobian, rhs.second if order == 2 else 0),
             (rtol, max_step, selection.max_steps, selection.choices, order, grid is not None,
              switches is not None and switches.moving),
-            (*run,), (aims, absolute, *told), _NEVER if stop is None else stop.array, elimination, switching, kept,
+            run[:-1], (aims, absolute, *told), _NEVER if stop is None else stop.array, elimination, switching, kept,
         )  # fmt: skip
         if status == Status.ROOM_FOR_PIECES and grid is None:
             told = (_NO_STEPS, _NO_ORDERS, np.zeros(_COUNTERS + cause, np.int64))

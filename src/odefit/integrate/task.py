@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import types
 
-from odefit.compile import Switches
+from odefit.compile import Occurrences, Switches
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_call
 from odefit.native.linear_systems import Elimination
@@ -42,8 +42,9 @@ class Task(NamedTuple):
         Bits that belong to the method (see there).
     p, u, y0, dy0, dp, d2y0, d2p
         Parameters, inputs, initial state and seeds, see `odefit.integrate.Run`; matrices row by row.
-    times, ends, kinks
-        Output times, the ends of the pieces, and times within them at which a step ends but integration goes on.
+    times, after, ends, kinks
+        Output times, which of them mean the state behind an event (empty: none), the ends of the pieces, and times
+        within them at which a step ends but integration goes on.
     steps, orders, counts
         The grid; `counts` holds, behind room for the numbers of `Counters`, how many steps each piece has.
     stop
@@ -79,6 +80,7 @@ class Task(NamedTuple):
     d2y0: Floats
     d2p: Floats
     times: Floats
+    after: Integers
     ends: Floats
     kinks: Floats
     aims: Floats
@@ -105,10 +107,15 @@ class Switching(NamedTuple):
     stops
         Ends of pieces from elsewhere, the last one the end of the task.
     passed
-        What the grid was made with: the number of pieces, and the switch at the end of each (-1: none), in this order.
+        What the grid was made with: the number of pieces, and what ends each (a switch, -1: nothing, below: an event,
+        see `odefit.integrate.events`), in this order.
     inputs, end_slopes, end_bends
         Filled for one evaluation: inputs u of each piece, and derivatives of the ends of pieces by the directions and
         by pairs of them, row by row.
+    moments, changes, first_change, target
+        Addresses and patterns of what events are, see `odefit.compile.EventFunctions`.
+    event_kind, event_arguments
+        See `odefit.compile.Occurrences`.
     """
 
     value: int = 0
@@ -126,16 +133,51 @@ class Switching(NamedTuple):
     inputs: Floats = _NONE
     end_slopes: Floats = _NONE
     end_bends: Floats = _NONE
+    moments: int = 0
+    moments_jacobian: int = 0
+    moments_second: int = 0
+    moments_row_ptr: Integers = _NO_INDICES
+    moments_col: Unsigned = np.empty(0, np.uint64)
+    changes: int = 0
+    changes_jacobian: int = 0
+    changes_second: int = 0
+    changes_row_ptr: Integers = _NO_INDICES
+    changes_col: Unsigned = np.empty(0, np.uint64)
+    first_change: Integers = _NO_INDICES
+    target: Integers = _NO_INDICES
+    event_kind: Integers = _NO_INDICES
+    event_arguments: Floats = _NONE
 
     @classmethod
-    def of(cls, switches: Switches | None, stops: Floats, passed: Integers, *, second: bool = False) -> Switching:
-        """Return the record of these switches; with their second derivatives, if asked for."""
+    def of(
+        cls,
+        switches: Switches | None,
+        occurrences: Occurrences,
+        stops: Floats,
+        passed: Integers,
+        *,
+        second: bool = False,
+    ) -> Switching:
+        """Return the record of these switches and events; with their second derivatives, if asked for."""
         if switches is None:
             return cls()
-        f = switches.function
-        return cls(
+        f, events = switches.function, switches.events
+        record = cls(
             f.value, f.jacobian, f.second if second else 0, f.row_ptr, f.col, switches.level, switches.affine,
             switches.whole, switches.switch_of, switches.kind, stops, passed,
+        )  # fmt: skip
+        if events is None:
+            return record
+        moments, changes = events.moments, events.changes
+        return record._replace(
+            moments=moments.value, moments_jacobian=moments.jacobian,
+            moments_second=moments.second if second else 0,
+            moments_row_ptr=moments.row_ptr, moments_col=moments.col,
+            changes=changes.value, changes_jacobian=changes.jacobian,
+            changes_second=changes.second if second else 0,
+            changes_row_ptr=changes.row_ptr, changes_col=changes.col,
+            first_change=events.first_change, target=events.target,
+            event_kind=occurrences.kind, event_arguments=occurrences.arguments,
         )  # fmt: skip
 
 

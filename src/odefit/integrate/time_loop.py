@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from odefit.integrate.contract import Counters, Status
+from odefit.integrate.events import FIRST_OWNER, apply_event
 from odefit.integrate.moving_output import (
     directions_at_fixed_time,
     fraction_of_time,
@@ -27,15 +28,19 @@ from odefit.integrate.moving_output import (
 )
 from odefit.integrate.pieces import enter_piece, time_in_task
 from odefit.integrate.sizes import (
+    MOST_REPEATS,
     PILOT_RTOL,
     PILOT_STEPS,
     any_without_size,
     begin_pilot,
     is_complete,
+    may_be_small,
     needs_pilot,
     note_accepted,
+    note_largest,
     note_rejected,
     set_tolerances,
+    tighten_small,
 )
 from odefit.integrate.stepping import JACOBIAN, RHS, longer
 from odefit.integrate.task import KEEPING, Task, call_sink, elimination_at, switching_at, task_at
@@ -49,6 +54,7 @@ _OUTSIDE_TABLE = int(Status.OUTSIDE_TABLE)
 _COUNTERS = len(Counters._fields)
 _write_limits = KEEPING.writer(Task, "rtol", "max_steps")
 _SMALLEST_STEP = 1e-290
+_STEPS_OF_REPEAT, _MORE_STEPS = 1000, 20
 _TINY = 4.0 * float(np.finfo(float).eps)
 
 SOLVED, UNSOLVED, NOT_FINITE = 0, -1, -2
@@ -79,6 +85,9 @@ class Method(NamedTuple):
     interpolate(task, room, t, h, t_new, t_out, derivative)
         Write states and directions at `t_out`, or their first or second derivative by time if `derivative` is 1 or 2,
         to ``room.y_out``, ``room.s_out`` and ``room.s2_out``, in row 0.
+    current(room)
+        Return the arrays that hold the states where the method stands, and their directions of first and second order,
+        and the row of all three: what an event changes.
     advance(task, room, t, h, t_new, ratio, replay)
         Move to the end of a step that is taken: return status, the factor of the next step size, and what the grid
         notes as its order.
@@ -93,6 +102,7 @@ class Method(NamedTuple):
     retry: Callable[..., Any]
     interpolate: Callable[..., Any]
     advance: Callable[..., Any]
+    current: Callable[..., Any]
 
 
 @kernel(inline=True)
@@ -171,15 +181,69 @@ def _entrance(seed: Any) -> Any:
     return enter
 
 
+@kernel(inline=True)
+def _is_initial(task, index, t):
+    """Tell whether an output is at the beginning, and means the state before what happens there."""
+    if task.n == 0:
+        return True
+    return task.times[index] <= t and (task.after.size == 0 or task.after[index] == 0)
+
+
+@kernel(inline=True)
+def _waits(task, index, piece):
+    """Tell whether an output means the state behind what happens at the end of a piece."""
+    return task.after.size > 0 and task.after[index] != 0 and task.times[index] >= task.ends[piece]
+
+
+def _jumper(current: Any) -> Any:
+    """Return the kernel that lets happen what ends a piece."""
+
+    @kernel(inline=True, allocating=True)
+    def jump(task, switching, room, piece, order, cause):
+        if switching.event_kind.size == 0:
+            return _OK, cause
+        owner = switching.passed[1 + piece]
+        if owner > FIRST_OWNER:
+            return _OK, cause
+        y, s, s2, row = current(room)
+        status, blamed = apply_event(task, switching, piece, FIRST_OWNER - owner, order, y, s, s2, row)
+        return status, (cause if status == _OK else blamed)
+
+    return jump
+
+
+def _rest(current: Any) -> Any:
+    """Return the kernel that hands over what waits for the last event of a task."""
+
+    @kernel(inline=True, allocating=True)
+    def write_rest(table, i, task, room, next_time):
+        if next_time < task.times.size:
+            y, s, s2, row = current(room)
+            for j in range(room.y_out.shape[1]):
+                room.y_out[0, j] = y[row, j]
+            for j in range(room.s_out.shape[1]):
+                room.s_out[0, j] = s[row, j]
+            for j in range(room.s2_out.shape[1]):
+                room.s2_out[0, j] = s2[row, j]
+        while next_time < task.times.size:
+            call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
+            next_time += 1
+        return next_time
+
+    return write_rest
+
+
 def _output(name: str, interpolate: Any) -> Any:
     """Return the kernel that hands what was asked for up to `t_new` to the sink, and tells which output is next."""
     at_fixed_time = directions_at_fixed_time(name, interpolate)
 
     @kernel(inline=True)
-    def write_outputs(table, i, task, room, t, h, t_new, next_time, piece, scratch):
+    def write_outputs(table, i, task, room, t, h, t_new, next_time, piece, scratch, largest):
         times = task.times
         while next_time < times.size:
             time = times[next_time]
+            if _waits(task, next_time, piece):
+                break
             if task.moving != 0:
                 time = fraction_of_time(task, time, piece)
             if not time <= t_new:
@@ -189,6 +253,7 @@ def _output(name: str, interpolate: Any) -> Any:
             else:
                 interpolate(task, room, t, h, t_new, time, 0)
             call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
+            note_largest(room.y_out, largest)
             next_time += 1
         return next_time
 
@@ -220,30 +285,43 @@ def time_loop(name: str, method: Method) -> Any:
     @kernel
     @named(name)
     def solve(table, i, order, replay, taken, orders, n_taken):
-        """Integrate task `i` of a table: to choose steps, a pilot finds out the tolerances first."""
+        """Integrate task `i` of a table: to choose steps, a pilot may go ahead, a run may be repeated (sizes)."""
         task, switching = task_at(table, i), switching_at(table, i)
         pilot = not replay and needs_pilot(task.aims, task.y0)
         sizes, slopes = np.zeros(task.n if pilot else 0), np.zeros(task.n if pilot else 0)
-        n_rhs = n_jacobian = 0
+        largest = np.zeros(task.n if not replay and may_be_small(task.aims, task.y0) else 0)
+        n_rhs = n_jacobian = repeats = 0
         if pilot:
             if task.ends.size > 0:
                 enter_piece(task, switching, 0, 0)  # inputs, start and length of the first piece
             start = 0.0 if task.moving != 0 else task.start
             call_model(task.value, start, task.y0, 0, task.p, task.u, slopes, 0)
-            begin_pilot(task.aims, task.y0, slopes, sizes, task.atol)
+            n_rhs = 1
+            begin_pilot(task.aims, task.rtol, task.y0, slopes, sizes, task.atol)
             _write_limits(table, i, (PILOT_RTOL, min(task.max_steps, PILOT_STEPS)))
         elif not replay:
-            set_tolerances(task.aims, task.y0, sizes, task.atol)
+            set_tolerances(task.aims, task.rtol, task.y0, sizes, task.atol)
         while True:
             result = integrate(
-                table, i, 0 if pilot else order, replay, sizes if pilot else sizes[:0], taken, orders, n_taken
+                table, i, 0 if pilot else order, replay, sizes if pilot else sizes[:0], largest, taken, orders, n_taken
             )  # one call, since the loop over the steps is compiled wherever it is called
-            if not pilot:
+            max_steps = task.max_steps
+            if pilot:
+                pilot = False
+                set_tolerances(task.aims, task.rtol, task.y0, sizes, task.atol)
+            elif largest.size == 0 or result[0] == _STOPPED or repeats > MOST_REPEATS:
                 break
-            pilot = False
-            n_rhs, n_jacobian = task.counts[RHS] + 1, task.counts[JACOBIAN]
-            _write_limits(table, i, (task.rtol, task.max_steps))
-            set_tolerances(task.aims, task.y0, sizes, task.atol)
+            elif repeats > 0 and (result[0] == _TOO_MANY or result[0] == _UNDERFLOW):
+                repeats = MOST_REPEATS + 1
+                set_tolerances(task.aims, task.rtol, task.y0, sizes, task.atol)
+            elif repeats < MOST_REPEATS and tighten_small(task.aims, task.rtol, task.y0, largest, task.atol):
+                repeats += 1
+                max_steps = min(max_steps, _STEPS_OF_REPEAT + _MORE_STEPS * (result[5] - n_taken))
+            else:
+                break
+            _write_limits(table, i, (task.rtol, max_steps))
+            n_rhs, n_jacobian = n_rhs + task.counts[RHS], n_jacobian + task.counts[JACOBIAN]
+        _write_limits(table, i, (task.rtol, task.max_steps))
         task.counts[RHS] += n_rhs
         task.counts[JACOBIAN] += n_jacobian
         return result
@@ -253,12 +331,13 @@ def time_loop(name: str, method: Method) -> Any:
 
 def _loop(name: str, method: Method) -> Any:
     """Return the loop over the steps of `method`; with an array of `sizes` it is a pilot, without output."""
-    stride, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance = method
+    stride, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance, current = method
     enter, write_outputs = _entrance(seed), _output(name, interpolate)
+    jump, write_rest = _jumper(current), _rest(current)
     watch_rejected, watch_accepted = _watch(interpolate)
 
     @kernel(inline=True, allocating=True)
-    def integrate(table, i, order, replay, sizes, taken, orders, n_taken):
+    def integrate(table, i, order, replay, sizes, largest, taken, orders, n_taken):
         """Integrate task `i` of a table through all its pieces."""
         task, elimination, switching = task_at(table, i), elimination_at(table, i), switching_at(table, i)
         counts, ends = task.counts, task.ends
@@ -270,7 +349,7 @@ def _loop(name: str, method: Method) -> Any:
         t, h, rejected, attempts, step = task.start, 0.0, 0, 0, 0
         pilot = sizes.size > 0
         next_time, kink = task.times.size if pilot else 0, 0
-        while next_time < task.times.size and (task.times[next_time] <= t or task.n == 0):
+        while next_time < task.times.size and _is_initial(task, next_time, t):
             call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
             next_time += 1
 
@@ -278,7 +357,8 @@ def _loop(name: str, method: Method) -> Any:
             t, t_end = enter(task, elimination, switching, room, piece, order, t)
             begun, was_nonfinite = n_taken, False
             behind = step + counts[_COUNTERS + piece] if replay else 0
-            status, cause, h = begin(task, elimination, room, t, t_end, replay)
+            if t < t_end:  # several events at one time have nothing between them
+                status, cause, h = begin(task, elimination, room, t, t_end, replay)
             if status == _NONFINITE_START and piece > 0:
                 status = _NONFINITE
             while status == _OK and (step < behind if replay else t < t_end and not is_complete(sizes)):
@@ -316,7 +396,7 @@ def _loop(name: str, method: Method) -> Any:
                     continue
                 if ratio > ratio_most:
                     ratio_most, cause = ratio, worst
-                next_time = write_outputs(table, i, task, room, t, h, t_new, next_time, piece, scratch)
+                next_time = write_outputs(table, i, task, room, t, h, t_new, next_time, piece, scratch, largest)
                 watch_accepted(task, room, t, h, t_new, sizes)
                 status, factor, mark = advance(task, room, t, h, t_new, ratio, replay)
                 step += stride
@@ -326,9 +406,13 @@ def _loop(name: str, method: Method) -> Any:
                 h *= factor
             if not replay:
                 counts[_COUNTERS + piece] = n_taken - begun
+            if status == _OK:
+                status, cause = jump(task, switching, room, piece, order, cause)
             if status != _OK:
                 break
 
+        if status == _OK and not pilot:
+            next_time = write_rest(table, i, task, room, next_time)
         t, status = time_in_task(task, t), _or_refused(task, status)
         keep_alive(room.pool)
         keep_alive(scratch)

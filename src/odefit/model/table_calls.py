@@ -43,6 +43,11 @@ def call_table(table: SX, arguments: Sequence[SX]) -> SX:
     return value
 
 
+def has_table(expression: Any) -> bool:
+    """Tell whether a table is called in an expression, whatever symbol stands for it."""
+    return has_calls(ca.Function("f", [ca.vertcat(SX(0, 1), *ca.symvar(expression))], [expression]))
+
+
 def has_calls(function: Any) -> bool:
     """Tell whether a table is called on the tape of a CasADi function."""
     return any(function.instruction_id(k) == CALL for k in range(function.n_instructions()))
@@ -50,6 +55,8 @@ def has_calls(function: Any) -> bool:
 
 def with_calls_replaced(out: SX, build: Build) -> SX:
     """Return a column of expressions in which each call of a table is what ``build(table, arguments)`` makes of it."""
+    if not out.numel():
+        return out
     symbols = ca.symvar(out)
     stacked = ca.vertcat(*symbols) if symbols else SX(0, 1)
     function = ca.Function("expressions", [stacked], [ca.densify(out)])

@@ -106,8 +106,8 @@ def factor_columns(a, beta):
 
 
 @kernel(inline=True)
-def factor_next_pivot(a, k, n_columns, beta, pivot):
-    """Bring the remaining column of largest norm to position `k`, and eliminate it from the others."""
+def bring_next_pivot(a, k, n_columns, pivot):
+    """Bring the remaining column of largest norm to position `k`; return that norm."""
     best, best_norm = k, -1.0
     for j in range(k, n_columns):
         norm = column_norm(a, k, j)
@@ -117,8 +117,7 @@ def factor_next_pivot(a, k, n_columns, beta, pivot):
         pivot[k], pivot[best] = pivot[best], pivot[k]
         for i in range(a.shape[0]):
             a[i, k], a[i, best] = a[i, best], a[i, k]
-    reflect_column(a, k, beta)
-    apply_to_columns(a, k, beta, a, k + 1, n_columns)
+    return best_norm
 
 
 @kernel(inline=True)
@@ -127,7 +126,9 @@ def factor_columns_pivoted(a, n_columns, beta, pivot):
     for j in range(n_columns):
         pivot[j] = j
     for k in range(min(a.shape[0], n_columns)):
-        factor_next_pivot(a, k, n_columns, beta, pivot)
+        bring_next_pivot(a, k, n_columns, pivot)
+        reflect_column(a, k, beta)
+        apply_to_columns(a, k, beta, a, k + 1, n_columns)
 
 
 @kernel(inline=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -15,10 +16,17 @@ from odefit.problem.values import FrozenMapping, Value
 
 Column = npt.NDArray[Any]
 _FURTHER = ("row", "sigma", "weight", "side", "since", "censoring")
+DEVIATION = "a standard deviation is positive and finite, and not too small to divide by"
+"""What `is_deviation` asks for, in words."""
 
 
 def _empty() -> dict[str, Column]:
     return {}
+
+
+def is_deviation(sigma: Any) -> Any:
+    """Tell, of a number or of each in an array, whether it can be a standard deviation: residuals are divided by it."""
+    return (sigma >= sys.float_info.min) & np.isfinite(sigma)
 
 
 def _left_out() -> Any:
@@ -199,10 +207,10 @@ class Measurements(Value):
         return dataclasses.replace(self, **columns, groups=groups)
 
     def check_sigma(self, sigma: npt.NDArray[np.float64]) -> None:
-        """Refuse standard deviations of the measurements that are not positive and finite (NaN: there is none)."""
+        """Refuse numbers that are no standard deviations (NaN: there is none)."""
         self.refuse(
-            (sigma <= 0) | np.isinf(sigma),
-            lambda i: f"its sigma is {sigma[i]:g}; a standard deviation is positive and finite.",
+            ~np.isnan(sigma) & ~is_deviation(sigma),
+            lambda i: f"its sigma is {sigma[i]:g}; {DEVIATION}.",
         )
 
     def refuse(self, wrong: npt.NDArray[np.bool_], fault: Callable[[int], str]) -> None:

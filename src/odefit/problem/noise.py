@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.errors import ProblemError, UnsupportedError, suggestion
-from odefit.problem.measurements import Measurements
+from odefit.problem.measurements import DEVIATION, Measurements, is_deviation
 from odefit.problem.resolution import names_in, resolve_in_experiment, tables_in
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ class Noise:
             raise ProblemError(f"{where} must be a number, a percentage or an expression, not {self.sigma!r}.")
         elif math.isnan(self.sigma):
             raise ProblemError(f"{where} has no sigma; write sigma = 0.1, or the number alone.")
-        elif not (self.sigma > 0 and math.isfinite(self.sigma)):
-            raise ProblemError(f"{where} is {self.sigma:g}; a standard deviation is positive and finite.")
+        elif not is_deviation(self.sigma):
+            raise ProblemError(f"{where} is {self.sigma:g}; {DEVIATION}.")
         for key, default in (("below", -math.inf), ("above", math.inf), ("correlated", False)):
             if getattr(self, key) != default:
                 raise UnsupportedError(f"'{key}' in {where}")
@@ -108,7 +108,7 @@ class Noise:
         if text.strip() == "estimate":
             raise UnsupportedError(f'an estimated sigma in {where} ("{text}"); give a number or a percentage')
         if fraction is not None and not (fraction > 0 and math.isfinite(fraction)):
-            raise ProblemError(f'{where} = "{text}": a standard deviation is positive and finite.')
+            raise ProblemError(f'{where} = "{text}": {DEVIATION}.')
 
 
 def check_measured(noise: Collection[str], measured: Sequence[str]) -> None:

@@ -47,11 +47,10 @@ def _called(problem: Problem) -> dict[str, set[int]]:
     called: dict[str, set[int]] = {}
     for name, arguments in calls_in(ca.vertcat(*_expressions(problem))):
         called.setdefault(name, set()).add(len(arguments))
-    for where, texts in (("rules", [r.expression for r in problem.rules]), ("[derived]", problem.derived.values())):
-        for text in texts:
-            resolved = problem.model.resolve([problem.expression(text)])[0]
-            for name, _ in calls_in(resolved):
-                raise UnsupportedError(f"the table '{name}' in {where} (\"{text}\")")
+    for rule in problem.rules:
+        resolved = problem.model.resolve([problem.expression(rule.expression)])[0]
+        for name, _ in calls_in(resolved):
+            raise UnsupportedError(f"the table '{name}' in a rule (\"{rule.expression}\")")
     return called
 
 
@@ -63,6 +62,7 @@ def _expressions(problem: Problem) -> Iterator[Any]:
         yield from event.changes.values()
     texts = [p.expression for p in problem.parameters if p.expression is not None]
     texts += [value for e in problem.experiments for value in e.overrides.values() if isinstance(value, str)]
+    texts += problem.derived.values()
     texts += [noise.expression for noise in problem.noise.values() if noise.expression is not None]
     for text in texts:
         yield problem.expression(text)

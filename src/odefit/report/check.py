@@ -87,8 +87,8 @@ def _tables(problem: Problem) -> list[str]:
     for e, experiment in enumerate(problem.experiments):
         for text, name in compiled.model(e).moving_calls:
             kind = problem.table(name, experiment).kind
-            if kind in ("hold", "linear"):
-                corners[f"Warning: {text} is of kind '{kind}': where it has corners no step ends"] = None
+            if kind == "linear":  # one with steps is named among the conditions on states
+                corners[f"Warning: {text} is of kind 'linear': where it has corners no step ends"] = None
     return [*lines, *corners]
 
 

@@ -48,7 +48,7 @@ PRESSED = 1e-12
 @kernel(inline=True)
 def solve_free(rows, c, n_heavy, side, work, z):
     """Solve in the unknowns that are not on a bound; undetermined ones become zero."""
-    a, d, beta, pivot, row_size, dropped, free, y = work
+    a, d, beta, pivot, row_size, dropped, free, y, size = work
     m, n = rows.shape
     n_free = 0
     for j in range(n):
@@ -63,9 +63,9 @@ def solve_free(rows, c, n_heavy, side, work, z):
         d[i, 0] = w
         for k in range(n_free):
             a[i, k] = rows[i, free[k]]
-    level = factor_weighted(a, n_free, n_heavy, beta, pivot, row_size, dropped)
+    factor_weighted(a, n_free, n_heavy, False, beta, pivot, row_size, dropped, size)
     apply_weighted(a, n_free, beta, dropped, d)
-    rank = rank_of(a, n_free, level)
+    rank = rank_of(a, n_free, 0.0)
     for i in range(rank):
         d[i, 0] /= a[i, i]
     unpivot(a, pivot, d[:, 0], rank, n_free, y, 0)
@@ -111,7 +111,7 @@ def box_workspace(m, n, n_heavy):
     """Return room for `box_least_squares`."""
     return (
         np.empty((m, n)), np.empty((m, 1)), np.empty(n), np.empty(n, np.int64), np.empty(n_heavy),
-        np.empty(n_heavy, np.int64), np.empty(n, np.int64), np.empty(n),
+        np.empty(n_heavy, np.int64), np.empty(n, np.int64), np.empty(n), np.empty(n),
     )  # fmt: skip
 
 

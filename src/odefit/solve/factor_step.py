@@ -205,7 +205,7 @@ def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x
     )
     row_size = np.empty(n_heavy)
     fixed = np.empty(n, dtype=np.bool_)
-    low, high, z = np.empty(n), np.empty(n), np.empty(n)
+    low, high, z, size = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     c, column = np.empty((a.shape[0], 1)), np.empty((n, 1))
     e, y = np.empty(n_equality), np.empty(n_equality)
     factors = et, beta_e, pivot_e
@@ -225,9 +225,9 @@ def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x
             rotate_columns(a, n_free, et, n_equality, beta_e)
             drop_columns(a, n_free, rank_e, y, c)
         n_left = n_free - rank_e
-        level = factor_weighted(a, n_left, n_heavy, beta, pivot, row_size, dropped)
+        level = factor_weighted(a, n_left, n_heavy, n_equality > 0, beta, pivot, row_size, dropped, size)
         apply_weighted(a, n_left, beta, dropped, c)
-        rank = rank_of(a, n_left, level)
+        rank = rank_of(a, n_left, 0.0)
         if sweep == 0:
             first_rank = rank + rank_e
             for i in range(rank):

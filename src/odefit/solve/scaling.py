@@ -15,6 +15,7 @@ An unknown without influence so far has no size.  None is needed: nothing that i
 from __future__ import annotations
 
 import math
+import sys
 
 import numpy as np
 import numpy.typing as npt
@@ -79,7 +80,7 @@ class Scaling:
         columns, start = self._columns[self._open], np.abs(self.start[self._open])
         unfelt = start * columns <= _UNFELT * self._level
         self._open, columns = self._open[unfelt], columns[unfelt]
-        felt = columns > 0.0
+        felt = columns > 4.0 * self._level / sys.float_info.max  # elsewhere the size would be no number
         self.least[self._open[felt]] = self._level / columns[felt]
 
     def largest(self, v: Array, x: Array) -> float:

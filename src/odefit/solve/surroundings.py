@@ -46,7 +46,8 @@ def is_surrounded(
         The objective, on the grids of the point.
     """
     assert point.linear is not None
-    rows = point.linear.triangle().rows()[0][:, free] * scale[free]
+    with np.errstate(over="ignore", invalid="ignore"):
+        rows = point.linear.triangle().rows()[0][:, free] * scale[free]
     if not (np.isfinite(rows).all() and point.size > 0.0):
         return False
     sizes, vectors = np.linalg.svd(rows, full_matrices=False)[1:]
@@ -56,7 +57,8 @@ def is_surrounded(
         predicted = 0.5 * (reach * size) * (reach * size - 2.0 * point.size)  # at least
         for far in (reach, -reach):
             x = point.x.copy()
-            x[free] += far * scale[free] * vector
+            with np.errstate(over="ignore", invalid="ignore"):  # then the objective fails there
+                x[free] += far * (scale[free] * vector)
             if np.any((x < box[0]) | (x > box[1])):
                 continue
             there = evaluate(x, 0)

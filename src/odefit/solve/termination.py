@@ -9,6 +9,7 @@ data the relative test alone would never fire.  A small *damped* step is no sign
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -26,8 +27,9 @@ class Termination:
         Norm of the rounding errors in the residual, which hide a small gain.
     tol_exact
         What rows of infinite weight may be missed by on account of rounding.
-    unresolved
-        The same tests with this part of what the integration does not resolve at the point.
+    unresolved, most_unresolved
+        The same tests with this part of what the integration does not resolve at the point.  More than
+        `most_unresolved` does not count: an integration that leaves the data themselves open decides nothing.
     flat, flat_times, valley_condition
         Idle steps: this many damped steps in a row that neither promise nor bring more than the
         fraction `flat` of the objective.  Not converged: a valley if the linear problem is worse
@@ -45,6 +47,7 @@ class Termination:
     residual_error: float = 0.0
     tol_exact: float = 0.0
     unresolved: float = 0.1
+    most_unresolved: float = math.inf
     flat: float = 1e-6
     flat_times: int = 3
     valley_condition: float = 1e-3
@@ -60,7 +63,8 @@ class Termination:
                 if size > 0
                 else "the residual is zero"
             )
-        for limit, words in ((self.unresolved * resolution, "the integration error"), (self.tol_abs, "rounding")):
+        open_to = self.unresolved * min(resolution, self.most_unresolved)
+        for limit, words in ((open_to, "the integration error"), (self.tol_abs, "rounding")):
             if decrement <= limit:
                 return f"what the linearised model could still remove ({decrement:.1e}) is below {words}"
         return ""

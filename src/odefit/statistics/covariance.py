@@ -15,6 +15,8 @@ are given, and ||r||^2/(N - rank) otherwise.
   are conditional on it.
 * With the columns of R scaled to norm 1 and R = U diag(w) V', directions of negligible w are not determined
   by the data, and neither are parameters that take part in them.
+* Where the model is so strongly curved that J'J is not the Hessian H of the objective, H itself takes its place
+  (`directions_of_hessian`).
 * Residuals smaller than what the integration resolves say nothing of the noise: s^2 is not taken smaller than
   `resolution`^2.  A state y_j is known to rtol |y_j| + atol, an observable g to the sum of |dg/dy_j| times that, and
   `resolution` is the norm of these, weighted: what is not integrated has no part in it.  It is not smaller than
@@ -153,7 +155,7 @@ class ParameterStatistics:
         n, found = self.standard_error.size, Pairs.none()
         for first in range(0, n, _AT_A_TIME):
             which = slice(first, min(first + _AT_A_TIME, n))
-            with np.errstate(invalid="ignore", divide="ignore"):
+            with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
                 covariance = self._taken_out(self.spread.rows(which), which)
                 correlation = covariance / np.outer(self.standard_error[which], self.standard_error)
                 i, j = np.nonzero(np.triu(np.abs(correlation) >= level, k=1 + first))
@@ -163,13 +165,13 @@ class ParameterStatistics:
     def correlation_of(self, i: int, j: int) -> float:
         """Return the correlation of two estimates; NaN if there is none."""
         rows = self._taken_out(self.spread.rows(slice(i, i + 1)), slice(i, i + 1))
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             return float(np.clip(rows[0, j] / (self.standard_error[i] * self.standard_error[j]), -1.0, 1.0))
 
     @cached_property
     def correlation(self) -> Array:
         """Correlation of the estimates (n, n); NaN for parameters that have no standard error."""
-        with np.errstate(invalid="ignore", divide="ignore"):
+        with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             correlation = self.covariance / np.outer(self.standard_error, self.standard_error)
         known = np.flatnonzero(np.isfinite(np.diag(correlation)))
         correlation[known, known] = 1.0
@@ -217,6 +219,21 @@ def find_directions(factor: Array, active: Flags, equality_rows: Array | None = 
     )
 
 
+def directions_of_hessian(hessian: Array) -> Directions:
+    """Return the directions of a regular minimum from its Hessian: zero for unknowns on a bound, else definite."""
+    active = np.diag(hessian) == 0.0
+    n, free = active.size, np.flatnonzero(~active)
+    sizes = np.sqrt(np.diag(hessian)[free])
+    values, vectors = np.linalg.eigh(hessian[np.ix_(free, free)] / np.outer(sizes, sizes))
+    root = (vectors / np.sqrt(values)) / sizes[:, None]
+    return Directions(
+        root=_spread_out(root, free, n),
+        lost=np.zeros((n, 0)),
+        active=active,
+        lost_parameters=np.zeros(n, dtype=bool),
+    )
+
+
 def independent_errors(
     rank: int, variance: float, prior_image: Matrix | None = None, *, sparse: bool = False
 ) -> Matrix:
@@ -250,7 +267,7 @@ def statistics_of(
     root = unit * directions.root
     spread = DenseSpread(root @ square_root(middle)) if is_dense(root) else SparseSpread(root, middle)
     lost = directions.lost_parameters
-    errors = np.sqrt(np.maximum(spread.variances, 0.0))
+    errors = spread.errors
     words = np.where(directions.active, AT_BOUND, np.where(lost, UNDETERMINED, DETERMINED))
     return ParameterStatistics(
         standard_error=np.where(directions.active | lost, np.nan, errors),

@@ -2,7 +2,8 @@
 
 A quantity that depends on something an experiment replaces, or on a parameter with one value per experiment,
 has a value for each experiment, called ``t_half[s1]``; others have a single one.  All of them together are one native
-function of the slots, compiled once for the problems that differ in start values, bounds and settings only.
+function of the slots, compiled once for the problems that differ in start values, bounds and settings only.  Its
+inputs u are the tables of all experiments whose values a quantity takes, one experiment behind the other.
 """
 
 from __future__ import annotations
@@ -17,11 +18,12 @@ import numpy.typing as npt
 from odefit.compile import CompiledProblem
 from odefit.compile.conditions import formal_parameters, stack
 from odefit.compile.functions import FunctionLibrary, NativeFunction, SymbolicFunction
+from odefit.compile.table_inputs import PlacedTables, shapes_of
 from odefit.errors import ProblemError
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 from odefit.problem import Problem
-from odefit.problem.resolution import resolve_in_experiment, symbol_of
+from odefit.problem.resolution import names_in, resolve_in_experiment, symbol_of, tables_in
 from odefit.statistics.covariance import ParameterStatistics
 from odefit.statistics.delta import Estimate, standard_errors, with_interval
 
@@ -29,10 +31,11 @@ Array = npt.NDArray[np.float64]
 
 
 class _Quantities(NamedTuple):
-    """Names of the quantities, and the native function ``(slots) -> values``."""
+    """Names of the quantities, the native function ``(slots) -> values``, and whose tables it calls."""
 
     labels: tuple[str, ...]
     function: NativeFunction
+    with_tables_of: tuple[int, ...]
 
 
 def derived_quantities(
@@ -42,12 +45,13 @@ def derived_quantities(
     if not problem.derived:
         return {}
     key = ("derived", tuple(problem.derived.items()))
-    labels, function = problem.structure.kept.get(key, lambda: _compiled(problem, compiled))
+    labels, function, with_tables_of = problem.structure.kept.get(key, lambda: _compiled(problem, compiled))
     slots, slopes = compiled.slot_values(theta)
     values, gradients = np.empty(len(labels)), np.zeros((len(labels), compiled.n_theta))
     addresses = (function.value, function.jacobian)
+    u = np.concatenate([np.zeros(1), *(compiled.structure.tables[e].new_slots() for e in with_tables_of)])
     evaluate_quantities(
-        addresses, function.row_ptr, function.col, slots, slopes, compiled.theta_of_q, values, gradients
+        addresses, function.row_ptr, function.col, slots, slopes, compiled.theta_of_q, u, values, gradients
     )
     if statistics is None:
         return {label: Estimate(value, None, None) for label, value in zip(labels, values.tolist(), strict=True)}
@@ -63,17 +67,24 @@ def _compiled(problem: Problem, compiled: CompiledProblem) -> _Quantities:
     formal = stack(symbol_of(problem, name) for name in formal_parameters(problem))
     labels: list[str] = []
     out: list[Any] = []
+    inputs: dict[int, Any] = {}  # slots of tables, by experiment
     for label, expression, e in _quantities(problem):
+        if tables_in(expression):
+            experiment = problem.experiments[e]
+            tables = PlacedTables(problem, shapes_of(problem, experiment))
+            own = inputs.setdefault(e, ca.SX.sym(f"(tables of {e})", tables.inputs.numel() - 1))
+            placed = ca.substitute(tables.placed(expression), tables.inputs[1:], own)
+            expression = resolve_in_experiment(problem, placed, experiment)  # parameters among values
         labels.append(label)
         out.append(ca.substitute(expression, formal, slots[compiled.inputs(e).tolist()]))
-    nothing = ca.SX(0, 1)
-    arrays = (("q", slots), ("c", nothing), ("u", nothing))
+    u = ca.vertcat(ca.SX.sym("(unused)"), *inputs.values())
+    arrays = (("q", slots), ("c", ca.SX(0, 1)), ("u", u))
     function = SymbolicFunction("derived", ca.SX.sym("t"), arrays, ("q",), stack(out))
-    return _Quantities(tuple(labels), FunctionLibrary("derived quantities", [function])["derived"])
+    return _Quantities(tuple(labels), FunctionLibrary("derived quantities", [function])["derived"], tuple(inputs))
 
 
 @kernel
-def evaluate_quantities(functions, row_ptr, col, slots, slopes, theta_of_slot, values, gradients):
+def evaluate_quantities(functions, row_ptr, col, slots, slopes, theta_of_slot, u, values, gradients):
     """Fill the values (k,), and add their derivatives by theta to `gradients` (k, n_theta).
 
     Parameters
@@ -82,10 +93,12 @@ def evaluate_quantities(functions, row_ptr, col, slots, slopes, theta_of_slot, v
         Addresses of values and derivatives by the slots, and the pattern of the latter.
     slopes, theta_of_slot
         Derivative of each slot by its theta, and which one that is, -1: fixed.
+    u
+        Inputs of the functions.
     """
     nothing, nonzeros = np.empty(0), np.empty(col.size)
-    call_model(functions[0], 0.0, slots, 0, nothing, nothing, values, 0)
-    call_model(functions[1], 0.0, slots, 0, nothing, nothing, nonzeros, 0)
+    call_model(functions[0], 0.0, slots, 0, nothing, u, values, 0)
+    call_model(functions[1], 0.0, slots, 0, nothing, u, nonzeros, 0)
     for i in range(values.size):
         for entry in range(row_ptr[i], row_ptr[i + 1]):
             theta = theta_of_slot[col[entry]]
@@ -100,15 +113,25 @@ def _quantities(problem: Problem) -> Iterator[tuple[str, Any, int]]:
     known = {*formal_parameters(problem)}
     for name, text in problem.derived.items():
         expression = problem.expression(text)
-        if not problem.depends_on(expression, local):
+        if not _differs(problem, expression, local):
             yield name, resolve_in_experiment(problem, expression, None), 0
             continue
         for e, experiment in enumerate(problem.experiments):
             resolved = resolve_in_experiment(problem, expression, experiment)
-            unknown = sorted({symbol.name() for symbol in ca.symvar(resolved)} - known)
+            unknown = sorted(names_in(resolved) - known)
             if unknown:
                 raise ProblemError(
                     f"the derived quantity '{name}' depends on '{unknown[0]}', which has no single value in "
                     f"experiment '{experiment.name}'."
                 )
             yield f"{name}[{experiment.name}]", resolved, e
+
+
+def _differs(problem: Problem, expression: Any, local: set[str]) -> bool:
+    """Tell whether a quantity depends on something that experiments have values or tables of their own for."""
+    if problem.depends_on(expression, local):
+        return True
+    called = tables_in(resolve_in_experiment(problem, expression, None))
+    names = {value for name in called for e in problem.experiments for value in problem.table(name, e).names}
+    own = any(name in e.tables for name in called for e in problem.experiments)
+    return own or any(problem.depends_on(symbol_of(problem, name), local) for name in names)

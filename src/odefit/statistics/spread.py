@@ -18,8 +18,8 @@ class Spread(Protocol):
     """A covariance (n, n)."""
 
     @property
-    def variances(self) -> Array:
-        """Its diagonal, (n,)."""
+    def errors(self) -> Array:
+        """Roots of its diagonal, (n,): numbers even where their squares are none."""
         ...
 
     @property
@@ -44,12 +44,14 @@ class DenseSpread:
 
     @cached_property
     def _covariance(self) -> Array:
-        return self.spread @ self.spread.T
+        with np.errstate(over="ignore"):  # variances may be no numbers where errors are
+            return self.spread @ self.spread.T
 
     @property
-    def variances(self) -> Array:
+    def errors(self) -> Array:
         """See `Spread`."""
-        return np.diag(self._covariance)
+        size = _powers_of_two(np.abs(self.spread).max(axis=1, initial=0.0))
+        return size * np.linalg.norm(self.spread / size[:, None], axis=1)
 
     @property
     def is_finite(self) -> bool:
@@ -77,9 +79,11 @@ class SparseSpread:
         return self.root @ self.middle
 
     @property
-    def variances(self) -> Array:
+    def errors(self) -> Array:
         """See `Spread`."""
-        return np.asarray((self._left * self.root).sum(axis=1)).ravel()
+        size = _powers_of_two(np.asarray(abs(self.root).max(axis=1).todense()).ravel())
+        rows = self.root.multiply(1.0 / size[:, None]).tocsr()
+        return size * np.sqrt(np.maximum(np.asarray(((rows @ self.middle) * rows).sum(axis=1)).ravel(), 0.0))
 
     @property
     def is_finite(self) -> bool:
@@ -88,11 +92,18 @@ class SparseSpread:
 
     def rows(self, which: slice) -> Array:
         """See `Spread`."""
-        return (self._left[which] @ self.root.T).toarray()
+        with np.errstate(over="ignore"):
+            return (self._left[which] @ self.root.T).toarray()
 
     def of(self, members: list[int]) -> Array:
         """See `Spread`."""
         return square_root((self._left[members] @ self.root[members].T).toarray())
+
+
+def _powers_of_two(sizes: Array) -> Array:
+    """Return powers of two of about these sizes, 1 for those that are zero or no numbers."""
+    usual = np.isfinite(sizes) & (sizes > 0.0)
+    return np.ldexp(1.0, np.frexp(np.where(usual, sizes, 1.0))[1].clip(-1000, 1000))
 
 
 def square_root(matrix: Array) -> Array:

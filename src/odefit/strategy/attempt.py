@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from odefit.strategy.result_content import finite_or_none
+from odefit.strategy.result_content import with_none_for_missing
 
 
 @dataclass(frozen=True)
@@ -41,16 +41,15 @@ class Attempt:
         result: dict[str, Any] = {
             "method": self.method,
             "status": self.status,
-            "objective": finite_or_none(self.objective),
+            "objective": self.objective,
         }
         if math.isfinite(self.horizon):
-            estimates = {name: finite_or_none(value) for name, value in self.estimates.items()}
             result |= {
                 "horizon": self.horizon,
                 "n_data": self.n_data,
                 "share": self.share,
                 "iterations": self.iterations,
                 "relaxations": self.relaxations,
-                "estimates": estimates,
+                "estimates": dict(self.estimates),
             }
-        return result
+        return with_none_for_missing(result)

@@ -17,6 +17,7 @@ import numpy as np
 from odefit.errors import ProblemError
 from odefit.statistics.covariance import AT_BOUND
 from odefit.strategy.result import FitResult
+from odefit.strategy.result_content import with_none_for_missing
 
 
 class ModelRow(NamedTuple):
@@ -64,12 +65,13 @@ class Comparison:
         return self.rows[0].name
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain types."""
-        return {
+        """Return plain types, None where a number does not exist."""
+        content = {
             "rows": [row._asdict() for row in self.rows],
             "tests": [test._asdict() for test in self.tests],
-            "notes": list(self.notes),
+            "notes": self.notes,
         }
+        return with_none_for_missing(content)
 
     def __str__(self) -> str:
         width = max(len("model"), *(len(row.name) for row in self.rows))

@@ -8,6 +8,7 @@ experiment.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 
 import numpy as np
@@ -42,7 +43,9 @@ def values_with_influence(problem: Problem, x: Array, unknowns: Iterable[int]) -
                 after = objective.evaluate(there, 0)
                 if isinstance(after, Failed):
                     continue
-                if float(np.linalg.norm(after.differences - before.differences)) > smallest:
+                with np.errstate(over="ignore"):  # a change too large for a number is felt
+                    change = float(np.linalg.norm(after.differences - before.differences))
+                if change > smallest:
                     found[i] = value
                     break
         return found
@@ -52,15 +55,16 @@ def _changed(objective: SingleShooting, x: Array, i: int) -> Iterator[tuple[floa
     """Yield other natural values of unknown `i` within its bounds, each with the point where it has that value."""
     compiled = objective.compiled
     natural = compiled.to_natural(x)[0]
-    horizon = max(float(o.times[-1] - o.t0) for o in objective.observations)
-    values = [natural[i] * factor for factor in _FACTORS] if natural[i] != 0.0 else [-1.0, 1.0]
-    values += [natural[i] + horizon * shift for shift in _SHIFTS]
-    for value in values:
+    here = float(natural[i])  # Python's own numbers become infinite without a word
+    horizon = max(float(o.times[-1]) - float(o.t0) for o in objective.observations)
+    values = [here * factor for factor in _FACTORS] if here != 0.0 else [-1.0, 1.0]
+    values += [here + horizon * shift for shift in _SHIFTS]
+    for value in filter(math.isfinite, values):
         outside = not compiled.lower[i] <= value <= compiled.upper[i]
-        if value == natural[i] or outside or (value <= 0.0 and compiled.theta_scales[i] != "linear"):
+        if value == here or outside or (value <= 0.0 and compiled.theta_scales[i] != "linear"):
             continue
         moved, there = natural.copy(), x.copy()
         moved[i] = value
         there[i] = compiled.to_theta(moved)[i]
         if np.isfinite(there[i]):
-            yield float(value), there
+            yield value, there

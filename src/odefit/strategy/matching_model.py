@@ -7,6 +7,7 @@ set does), observables that are affine in the states, and relations w'y = const 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -16,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile.conditions import formal_parameters, stack
-from odefit.errors import UnsupportedError
 from odefit.problem import Experiment, Problem, state_of_initial
 from odefit.problem.resolution import resolve_in_experiment, symbol_of
+from odefit.strategy.matching_tables import with_tables_written_out
 
 Array = npt.NDArray[np.float64]
 Flags = npt.NDArray[np.bool_]
@@ -147,12 +148,11 @@ class MatchingModel:
 
 def matching_models(problem: Problem) -> tuple[MatchingModel, ...]:
     """Return the records of all experiments; they are made once for a model."""
-    if problem.model.tables or problem.tables:
-        raise UnsupportedError('start values from the data (start = "auto") for a model that calls tables')
     if problem.model.events or any(experiment.events for experiment in problem.experiments):
         raise UnsupportedError('start values from the data (start = "auto") for a model with events or doses')
     names = tuple((p.name, p.expression, p.per) for p in problem.parameters)
-    key = ("matching", problem.experiments, names, problem.observables, problem.structure.slots.by_row)
+    tables = tuple(problem.tables.items())
+    key = ("matching", problem.experiments, tables, names, problem.observables, problem.structure.slots.by_row)
     return problem.model.kept.get(key, lambda: tuple(_matching_model(problem, e) for e in problem.experiments))
 
 
@@ -162,12 +162,17 @@ def _matching_model(problem: Problem, experiment: Experiment) -> MatchingModel:
     t = model.symbols[model.time]
     y = stack(model.symbols[name] for name in model.states)
     q = stack(symbol_of(problem, name) for name in formal)
-    f = stack(resolve_in_experiment(problem, model.rhs[name], experiment) for name in model.states)
-    y0 = stack(resolve_in_experiment(problem, _initial(problem, name, experiment), experiment) for name in model.states)
+
+    def column(expressions: Iterable[Any]) -> Any:
+        out = stack(resolve_in_experiment(problem, one, experiment) for one in expressions)
+        return with_tables_written_out(problem, out, experiment)
+
+    f = column(model.rhs[name] for name in model.states)
+    y0 = column(_initial(problem, name, experiment) for name in model.states)
     slopes = ca.jacobian(f, q)
     n, n_q = y.numel(), q.numel()
     second = np.any(_pattern(ca.jacobian(ca.vec(slopes), q)).reshape(n_q, n, n_q), axis=1)
-    g = stack(resolve_in_experiment(problem, model.symbols[name], experiment) for name in problem.observables)
+    g = column(model.symbols[name] for name in problem.observables)
     rows = ca.jacobian(g, y)
     curved = np.any(_pattern(ca.jacobian(ca.vec(rows), y)).reshape(n, g.numel(), n), axis=(0, 2))
     offset = ca.substitute(g, y, ca.SX.zeros(n))

@@ -8,18 +8,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from odefit.integrate.experiment import DEFAULT_ATOL
 from odefit.integrate.sizes import AUTO
 from odefit.integrate.state_conditions import words_for_state_conditions
 from odefit.problem.noise import DEFAULT, lacking_sigma
+from odefit.solve import SolverStatus
 from odefit.statistics.covariance import AT_BOUND, DETERMINED, UNDETERMINED
 from odefit.statistics.quality import chi2_p
 from odefit.statistics.residuals import AS_GOOD_AS_EXACT
 from odefit.statistics.verdicts import HERE, WEAK, joined
+from odefit.strategy.derivatives import LARGEST_SHIFT, tighter
 from odefit.strategy.influence import values_with_influence
 from odefit.strategy.uncertainty import Uncertainty
 
 if TYPE_CHECKING:
+    from odefit.strategy.curvature import SecondOrder
     from odefit.strategy.result import FitResult
 
 _HOPELESS = 1e-6  # p-value of chi2
@@ -58,11 +60,31 @@ def notices(result: FitResult) -> Iterator[Notice]:
             'wrong minimum (try start = "auto" or starts = 20), or a wrong model.'
         )
         yield Notice("fit.poor", text)
+    if result.second_order is not None:
+        yield _of_curvature(result.second_order)
     if result.uncertainty is not None and result.statistics is not None:
         yield from _of_residuals(result, result.uncertainty)
         yield from _of_derivatives(result)
     yield from _of_parameters(result)
     yield from _of_correlations(result)
+
+
+def _of_curvature(known: SecondOrder) -> Notice:
+    """Return what the curvature of the objective says of the end of a fit that crept."""
+    if known.is_minimum:
+        text = (
+            "The objective has a regular minimum here: its slope vanishes to "
+            f"{max(known.distance, 1e-9):.1g} standard errors, and it rises in every direction. The linearised model "
+            "describes it badly, so standard errors and intervals are those of the curvature of the objective, and "
+            "rough ones where they are long."
+        )
+        return Notice("statistics.curvature", text)
+    why = (
+        "the objective does not rise in every direction"
+        if known.hessian is None
+        else f"a minimum should be {known.distance:.2g} standard errors away"
+    )
+    return Notice("statistics.no-minimum", f"There are no standard errors and no intervals: {why}.")
 
 
 def _of_derivatives(result: FitResult) -> Iterator[Notice]:
@@ -85,6 +107,17 @@ def _of_derivatives(result: FitResult) -> Iterator[Notice]:
         why = f" ({check.failure})" if check.failure else ""
         text = f"Standard errors could not be confirmed at a tighter tolerance than rtol {rtol:g}{why}."
         yield Notice("statistics.unconfirmed", text)
+    crept = result.status is SolverStatus.SLOW and result.second_order is None
+    if (result.converged or crept) and check.shift is not None:
+        size = np.where(np.isfinite(check.shift), np.abs(check.shift), 0.0)
+        worst = int(np.argmax(size))
+        if size[worst] > LARGEST_SHIFT:
+            text = (
+                f"The error of the integration moves estimates: without it '{result.plan.names[worst]}' would be "
+                f"{check.shift[worst]:+.2g} standard errors from here. Fit again with rtol = {tighter(rtol):g} in "
+                "[integrator]."
+            )
+            yield Notice("integrator.bias", text)
 
 
 def _of_data(result: FitResult) -> Iterator[Notice]:
@@ -108,7 +141,15 @@ def _of_data(result: FitResult) -> Iterator[Notice]:
 def _of_tolerance(result: FitResult) -> Iterator[Notice]:
     """Yield measured states that are so small that `atol` leaves their integration uncontrolled."""
     data, given = result.problem.measurements, result.problem.settings.atol
-    given = DEFAULT_ATOL if given is None else given
+    if given is None:  # it follows the size of the states, unless that is below rounding
+        size = result.plan.data.norm
+        if size > 0.0 and result.resolution > _UNCONTROLLED * size:
+            yield Notice(
+                "integrator.atol",
+                f"The tolerances of the integration leave {result.resolution / size:.1g} of the size of the data open: "
+                "set smaller ones, atol by state, in [integrator].",
+            )
+        return
     for name in result.problem.observables:
         atol = given.get(name, AUTO) if isinstance(given, Mapping) else given
         if isinstance(atol, str):
@@ -136,9 +177,10 @@ def _of_percentages(result: FitResult) -> Iterator[Notice]:
         fraction = None if entry is None else entry.fraction
         n = int(np.sum(rows & (data.observable == name)))
         if fraction is not None and 2.0 * fraction * math.sqrt(n) > _PULLED:
+            pulled = min(200.0 * fraction * fraction, 100.0)  # no further than to zero
             text = (
                 f"The standard deviation of '{name}' is {100 * fraction:g} % of the measured value. Values that came "
-                f"out low then count more, which pulls the model down by about {200 * fraction**2:.2g} %; fit their "
+                f"out low then count more, which pulls the model down by about {pulled:.2g} %; fit their "
                 f"logarithms with sigma = {fraction:g} instead, or give sigma as a number."
             )
             yield Notice("noise.percent", text)

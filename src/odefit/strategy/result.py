@@ -27,7 +27,8 @@ from odefit.statistics.quality import information_criteria, r_squared
 from odefit.statistics.residuals import resolution_of
 from odefit.statistics.verdicts import Unknowns, Verdicts, said_of_a_place, verdicts
 from odefit.strategy.attempt import Attempt
-from odefit.strategy.derivatives import DerivativeCheck, checked_derivatives
+from odefit.strategy.curvature import SecondOrder, second_order
+from odefit.strategy.derivatives import DerivativeCheck, checked_derivatives, tighter
 from odefit.strategy.notices import Notice, notices
 from odefit.strategy.result_content import content_of, finite_or_none
 from odefit.strategy.start_values import StartValues
@@ -40,6 +41,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from odefit.study import Multistart
+
+
+NO_MINIMUM = "unknown: this is no minimum"
+"""Verdict on every parameter where a fit crept, and the curvature of the objective shows no minimum."""
 
 
 class Validation(NamedTuple):
@@ -161,7 +166,9 @@ class FitResult:
         """Standard errors for errors of several kinds, tests of the residuals; None if there is no linearisation."""
         if self.solution.linear is None:
             return None
-        return Uncertainty(self.plan, self.derivatives.solution)
+        known = self.second_order
+        hessian = known.hessian if known is not None and known.is_minimum else None
+        return Uncertainty(self.plan, self.derivatives.solution, hessian=hessian)
 
     @property
     def resolution(self) -> float:
@@ -177,10 +184,25 @@ class FitResult:
         return checked_derivatives(self.problem, Uncertainty(self.plan, self.solution), self.integrators.values())
 
     @cached_property
+    def second_order(self) -> SecondOrder | None:
+        """What the curvature of the objective says of the end of a fit that crept; None for other ends."""
+        if self.solution.linear is None:
+            return None
+        check = self.derivatives
+        rtol = min(check.rtol, tighter(self.problem.settings.rtol))
+        return second_order(self.problem, Uncertainty(self.plan, check.solution), self.integrators.values(), rtol)
+
+    @cached_property
     def statistics(self) -> ParameterStatistics | None:
-        """Linearised statistics on the solver's scale; None if there is no linearisation."""
+        """Statistics on the solver's scale; None if there is no linearisation, or the fit crept to no minimum."""
+        if self.uncertainty is None or self._is_no_minimum:
+            return None
         with np.errstate(all="ignore"):  # of a fit that ran away numbers overflow; what cannot be known is NaN
-            return None if self.uncertainty is None else self.uncertainty.statistics()
+            return self.uncertainty.statistics()
+
+    @property
+    def _is_no_minimum(self) -> bool:
+        return self.second_order is not None and not self.second_order.is_minimum
 
     @property
     def dof(self) -> int:
@@ -236,7 +258,7 @@ class FitResult:
         import pandas as pd
 
         names = list(self.plan.names)
-        if self.uncertainty is None:
+        if self.uncertainty is None or self._is_no_minimum:
             return pd.DataFrame(np.nan, names, names)
         slope = self.plan.compiled.to_natural(self.solution.x)[1]
         covariance = self.uncertainty.statistics(kind).covariance * np.outer(slope, slope)
@@ -244,7 +266,7 @@ class FitResult:
 
     def standard_errors(self, kind: str | None = None) -> dict[str, float]:
         """Return standard errors on natural scales for errors of this kind; see `covariance`."""
-        if self.uncertainty is None:
+        if self.uncertainty is None or self._is_no_minimum:
             return dict.fromkeys(self.plan.names, math.nan)
         slope = self.plan.compiled.to_natural(self.solution.x)[1]
         errors = np.abs(slope) * self.uncertainty.statistics(kind).standard_error
@@ -252,7 +274,7 @@ class FitResult:
 
     @cached_property
     def verdicts(self) -> Verdicts | None:
-        """What the data say of each free parameter; None if there is no linearisation."""
+        """What the data say of each free parameter; None if there are no statistics."""
         if self.statistics is None:
             return None
         compiled = self.plan.compiled
@@ -349,7 +371,8 @@ class FitResult:
         """What is known of each unknown, but for its estimate."""
         statistics, compiled, x = self.statistics, self.plan.compiled, self.solution.x
         if statistics is None or self.verdicts is None:
-            return [ParameterReport(math.nan, None, None, "unknown: the model could not be computed")] * x.size
+            words = NO_MINIMUM if self._is_no_minimum else "unknown: the model could not be computed"
+            return [ParameterReport(math.nan, None, None, words)] * x.size
         with np.errstate(all="ignore"):
             slope = compiled.to_natural(x)[1]
             reach = statistics.quantile * statistics.standard_error

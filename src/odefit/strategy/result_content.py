@@ -26,9 +26,20 @@ def finite_or_none(value: float | None) -> float | None:
     return value if value is not None and math.isfinite(value) else None
 
 
+def with_none_for_missing(content: Any) -> Any:
+    """Return plain types (dict, list, numbers, text) with None for every number in them that does not exist."""
+    if isinstance(content, float):
+        return finite_or_none(content)
+    if isinstance(content, Mapping):
+        return {key: with_none_for_missing(value) for key, value in content.items()}
+    if isinstance(content, list | tuple):
+        return [with_none_for_missing(value) for value in content]
+    return content
+
+
 def content_of(result: FitResult) -> dict[str, Any]:
     """Return a result as plain types, None where a number does not exist."""
-    return {name: entry(result) for name, entry in _ENTRIES.items()}
+    return {name: with_none_for_missing(entry(result)) for name, entry in _ENTRIES.items()}
 
 
 def content_without(result: FitResult, *, computed: bool) -> dict[str, Any]:
@@ -44,7 +55,7 @@ def content_without(result: FitResult, *, computed: bool) -> dict[str, Any]:
             failed[name] = "not computed yet"
             continue
         try:
-            content[name] = entry(result)
+            content[name] = with_none_for_missing(entry(result))
         except Exception as error:  # whatever it is, the fit must not be lost with it
             failed[name] = f"{type(error).__name__}: {error}"
     if content["parameters"] is None:
@@ -58,9 +69,9 @@ def content_without(result: FitResult, *, computed: bool) -> dict[str, Any]:
 def _rows(rows: Mapping[str, ParameterReport | Estimate]) -> dict[str, dict[str, Any]]:
     return {
         name: {
-            "estimate": finite_or_none(row.estimate),
-            "standard_error": finite_or_none(row.standard_error),
-            "interval": None if row.interval is None else list(row.interval),
+            "estimate": row.estimate,
+            "standard_error": row.standard_error,
+            "interval": row.interval,
             **({"verdict": row.verdict} if isinstance(row, ParameterReport) else {}),
         }
         for name, row in rows.items()
@@ -68,13 +79,12 @@ def _rows(rows: Mapping[str, ParameterReport | Estimate]) -> dict[str, dict[str,
 
 
 def _tests(result: FitResult) -> dict[str, float | None] | None:
-    return None if result.tests is None else {k: finite_or_none(v) for k, v in result.tests._asdict().items()}
+    return None if result.tests is None else result.tests._asdict()
 
 
 def _validation(result: FitResult) -> dict[str, dict[str, Any]]:
     return {
-        name: {"n_data": row.n_data, "sum_of_squares": finite_or_none(row.sum_of_squares)}
-        for name, row in result.validation.items()
+        name: {"n_data": row.n_data, "sum_of_squares": row.sum_of_squares} for name, row in result.validation.items()
     }
 
 
@@ -95,19 +105,19 @@ _ENTRIES: dict[str, Callable[[FitResult], Any]] = {
     "schema": lambda r: SCHEMA,
     "status": lambda r: str(r.status),
     "message": lambda r: r.message,
-    "objective": lambda r: finite_or_none(r.objective),
+    "objective": lambda r: r.objective,
     "iterations": lambda r: r.iterations,
     "evaluations": lambda r: r.evaluations,
     "parameters": lambda r: _rows(r.parameters),
     "derived": lambda r: _rows(r.derived),
-    "loglik": lambda r: finite_or_none(r.loglik),
-    "chi2": lambda r: finite_or_none(r.chi2),
+    "loglik": lambda r: r.loglik,
+    "chi2": lambda r: r.chi2,
     "n_data": lambda r: r.n_data,
     "dof": lambda r: r.dof,
-    "aic": lambda r: finite_or_none(r.criteria.aic),
-    "aicc": lambda r: finite_or_none(r.criteria.aicc),
-    "bic": lambda r: finite_or_none(r.criteria.bic),
-    "r2": lambda r: finite_or_none(r.r2),
+    "aic": lambda r: r.criteria.aic,
+    "aicc": lambda r: r.criteria.aicc,
+    "bic": lambda r: r.criteria.bic,
+    "r2": lambda r: r.r2,
     "errors": lambda r: None if r.uncertainty is None else r.uncertainty.kind,
     "derivatives": lambda r: {"rtol": r.derivatives.rtol, "settled": r.derivatives.settled},
     "correlation": _correlation,
@@ -118,7 +128,7 @@ _ENTRIES: dict[str, Callable[[FitResult], Any]] = {
     "start_values": lambda r: None if r.start_values is None else r.start_values.text,
     "multistart": lambda r: None if r.multistart is None else r.multistart.to_dict(),
     "attempts": lambda r: [attempt.to_dict() for attempt in r.attempts],
-    "equivalent_iterations": lambda r: finite_or_none(r.equivalent_iterations),
+    "equivalent_iterations": lambda r: r.equivalent_iterations,
     "validation": _validation,
     "warnings": lambda r: [{"code": notice.code, "text": notice.text} for notice in r.warnings],
     "versions": lambda r: {name: version(name) for name in _PACKAGES},

@@ -34,6 +34,7 @@ from odefit.transcribe.plan import Plan
 Array = npt.NDArray[np.float64]
 
 _NOTHING_INTEGRATED = 0.1  # of the tolerance: then iterations cost next to nothing, and rounding ends sooner than they
+_MOST_UNRESOLVED = 100.0  # relative tolerances of the data: more comes of an absolute tolerance that is too large
 _RATES = {"linear": 0.0, "log": 1.0, "log10": math.log(10.0), "logit": 1.0}
 """What makes natural logarithms (of values, or of odds) of the solver's values; 0 where they are none."""
 
@@ -128,6 +129,7 @@ def termination_of(plan: Plan, settings: Settings, tol: float = 0.0) -> Terminat
         tol=max(tol, settings.tol * (1.0 if plan.is_integrated else _NOTHING_INTEGRATED)),
         tol_abs=ROUNDING * data.norm,
         residual_error=ROUNDING * data.norm,
+        most_unresolved=_MOST_UNRESOLVED * settings.rtol * data.norm,
         tol_exact=ROUNDING * data.exact_norm,
         max_iterations=settings.max_iterations,
     )

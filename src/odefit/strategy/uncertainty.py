@@ -18,6 +18,7 @@ from odefit.statistics.autocorrelation import LagTest, first_order_errors, lag_t
 from odefit.statistics.blocks import directions_in_blocks, sparse_jacobian
 from odefit.statistics.covariance import (
     Directions,
+    directions_of_hessian,
     find_directions,
     independent_errors,
     resolved_variance,
@@ -45,11 +46,14 @@ class Uncertainty:
     ----------
     floored
         Whether residuals below what can be resolved are no estimate of the noise.
+    hessian
+        That of the objective, where it is to take the place of J'J; then errors count as independent.
     """
 
     plan: Plan = field(repr=False)
     solution: SolverResult = field(repr=False)
     floored: bool = True
+    hessian: Array | None = field(default=None, repr=False)
 
     @property
     def _point(self) -> Point:
@@ -77,6 +81,13 @@ class Uncertainty:
     @cached_property
     def directions(self) -> Directions:
         """What the data, the priors and the values to be met exactly determine."""
+        if self.hessian is None:
+            return self._linearised
+        return directions_of_hessian(self.hessian)
+
+    @cached_property
+    def _linearised(self) -> Directions:
+        """The same in the linearised problem."""
         linear = self._linear
         if isinstance(linear, BorderedLinear) and self.solution.x.size > _MANY:
             return directions_in_blocks(linear, self.solution.active)
@@ -106,13 +117,16 @@ class Uncertainty:
         """Q = S W: the directions, as the data see them."""
         if self.plan.criterion.joint:
             raise ValueError("a criterion of all data together has no rows of single ones")
-        return self.jacobian[self.residuals.row] @ self.directions.root
+        return self.jacobian[self.residuals.row] @ self._linearised.root
 
     @cached_property
     def _prior_image(self) -> Matrix | None:
         if self.plan.n_residuals == self.plan.n_data or self.plan.criterion.joint:
             return None
-        return self.jacobian[self.plan.n_data :] @ self.directions.root
+        return self._priors_in(self._linearised)
+
+    def _priors_in(self, directions: Directions) -> Matrix:
+        return self.jacobian[self.plan.n_data :] @ directions.root
 
     @cached_property
     def _unit(self) -> float:
@@ -138,7 +152,8 @@ class Uncertainty:
         variance = self.plan.criterion.variance(self._values / unit, self.dof, absolute=self.plan.absolute)
         variance, resolved = resolved_variance(variance, self.resolution / unit if self.floored else 0.0)
         sparse = not is_dense(self.directions.root)
-        middle = independent_errors(self.directions.rank, variance, self._prior_image, sparse=sparse)
+        priors = None if self._prior_image is None else self._priors_in(self.directions)
+        middle = independent_errors(self.directions.rank, variance, priors, sparse=sparse)
         return statistics_of(
             self.directions, middle, variance, self.dof, absolute=self.plan.absolute, resolved=resolved, unit=unit
         )
@@ -174,7 +189,8 @@ class Uncertainty:
         anything.  So are residuals that show the error of the integration only, and short series: a correlation
         from a dozen values is so uncertain that intervals which allow for it say next to nothing.
         """
-        return "autocorrelated" if self.resembles and self.longest_series >= _ENOUGH else "independent"
+        allowed_for = self.resembles and self.longest_series >= _ENOUGH and self.hessian is None
+        return "autocorrelated" if allowed_for else "independent"
 
     @property
     def resembles(self) -> bool:
@@ -205,7 +221,7 @@ class Uncertainty:
         if autocorrelation is None:
             raise ProblemError("there are too few data in a row to tell how their errors are correlated.")
         return statistics_of(
-            self.directions, autocorrelation.middle, autocorrelation.variance, autocorrelation.dof, unit=self._unit
+            self._linearised, autocorrelation.middle, autocorrelation.variance, autocorrelation.dof, unit=self._unit
         )
 
     @cached_property
@@ -213,4 +229,4 @@ class Uncertainty:
         if self.dof <= 0:
             raise ProblemError("robust standard errors need more data than parameters.")
         middle = unequal_variances(self.residuals.in_units_of(self._unit), self._image, self._prior_image)
-        return statistics_of(self.directions, middle, math.nan, self.dof, unit=self._unit)
+        return statistics_of(self._linearised, middle, math.nan, self.dof, unit=self._unit)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from odefit.statistics.verdicts import joined
+from odefit.strategy.result_content import with_none_for_missing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -253,16 +254,17 @@ class Multistart:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain types, single runs included."""
-        return {
+        """Return plain types, single runs included; None where a number does not exist."""
+        content = {
             "seed": self.seed,
             "asked": self.asked,
             "best": self.best,
-            "minima": [dataclasses.asdict(one) | {"runs": list(one.runs)} for one in self.minima],
+            "minima": [dataclasses.asdict(one) for one in self.minima],
             "equally_good": len(self.equal),
             "failures": self.failures,
-            "runs": [_plain(run) for run in self.runs],
+            "runs": [dataclasses.asdict(run) for run in self.runs],
         }
+        return with_none_for_missing(content)
 
     def plot_waterfall(self, ax: Axes | None = None) -> Axes:
         """Draw the objectives of all runs, sorted: a plateau is a minimum that many runs found.
@@ -289,12 +291,6 @@ class Multistart:
         from odefit.report.plots.multistart import plot_parameters
 
         return plot_parameters(self, ax, parameters=parameters, starts=starts)
-
-
-def _plain(run: StartRun) -> dict[str, Any]:
-    content = dataclasses.asdict(run)
-    content["objective"] = run.objective if math.isfinite(run.objective) else None
-    return content
 
 
 def _minimum(group: list[StartRun]) -> Minimum:

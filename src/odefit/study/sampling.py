@@ -10,7 +10,6 @@ The box is that of the bounds.  Where a bound is infinite it reaches from the st
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -63,10 +62,21 @@ def _reach(x: float, size: float, scale: str) -> tuple[float, float]:
     return (min(0.0, _TIMES * x), max(0.0, _TIMES * x)) if x else (-_TIMES * size, _TIMES * size)
 
 
+def latin_hypercube(n: int, dimension: int, seed: int) -> Array:
+    """Return `n` points of the unit cube, (n, dimension): in each direction one in every n-th part.
+
+    They are those of `scipy.stats.qmc.LatinHypercube`, whose import takes longer than many a study.
+    """
+    rng = np.random.default_rng(seed)
+    within = rng.uniform(size=(n, dimension))
+    parts = np.tile(np.arange(1, n + 1), (dimension, 1))
+    for part in parts:
+        rng.shuffle(part)
+    return (parts.T - within) / max(n, 1)
+
+
 def sample_starts(problem: Problem, n: int, seed: int) -> list[dict[str, float]]:
     """Return `n` starts by slot, natural values; the first is the problem's own."""
-    from scipy.stats import qmc  # slow to import, and needed only here
-
     compiled = compile_problem(problem)
     if n * len(compiled.theta_names) > _MOST_VALUES:
         most = _MOST_VALUES // len(compiled.theta_names)
@@ -74,9 +84,7 @@ def sample_starts(problem: Problem, n: int, seed: int) -> list[dict[str, float]]
             f"{n} starts of {len(compiled.theta_names)} parameters are more than fit into memory; {most} do."
         )
     lower, upper = start_box(problem)
-    sampler: Any = qmc.LatinHypercube  # newer versions call the seed rng, and take both
-    unit = sampler(len(lower), seed=seed).random(n - 1) if n > 1 else np.empty((0, len(lower)))
-    points = [compiled.theta_start, *(lower + unit * (upper - lower))]
+    points = [compiled.theta_start, *(lower + latin_hypercube(n - 1, len(lower), seed) * (upper - lower))]
     starts = []
     for point in points:
         natural = np.clip(compiled.to_natural(point)[0], compiled.lower, compiled.upper)

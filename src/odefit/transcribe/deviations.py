@@ -12,6 +12,7 @@ from odefit.compile import compile_problem
 from odefit.native.calls import call_observe
 from odefit.native.kernel import kernel
 from odefit.problem import Problem
+from odefit.problem.measurements import DEVIATION, is_deviation
 from odefit.problem.noise import lacking_sigma, sigma_expressions
 from odefit.transcribe.observation import slots_of_rows
 
@@ -39,14 +40,11 @@ def fill_deviations(problem: Problem, sigma: npt.NDArray[np.float64]) -> None:
             function.value, data.time[rows], observables, seeds.y0, seeds.p, compiled.new_inputs(e),
             slots_of_rows(problem, rows), slots, np.empty(function.n_out),
         )  # fmt: skip
-    wrong = said & data.used & ~((sigma > 0) & np.isfinite(sigma))
+    wrong = said & data.used & ~is_deviation(sigma)
     texts = sigma_expressions(problem)
     data.refuse(
         wrong,
-        lambda i: (
-            f'its sigma, "{texts[data.observable[i]]}" in [noise], is {sigma[i]:g}; a standard deviation is positive '
-            "and finite."
-        ),
+        lambda i: f'its sigma, "{texts[data.observable[i]]}" in [noise], is {sigma[i]:g}; {DEVIATION}.',
     )
 
 

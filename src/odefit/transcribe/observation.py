@@ -19,7 +19,7 @@ from odefit.problem import Problem
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-_NONE = np.empty(0)
+_NONE, _NO_INDICES = np.empty(0), np.empty(0, np.int64)
 ROUNDING = 4 * float(np.finfo(float).eps)
 """Of the data: what is lost by their rounding, and by that of model values as large."""
 _ROUNDING = 1e-14  # of a datum, by which it may be missed on account of rounding
@@ -33,8 +33,10 @@ class Observation:
     ----------
     experiment
         Its number.
-    times, stops, ends
-        Distinct times, times at which the right-hand side jumps, and the ends of the pieces of integration.
+    times, after, stops, ends
+        Distinct times (twice where states before and behind an event were measured), which of them mean the state
+        behind an event (empty: none), times at which the right-hand side jumps, and the ends of the pieces of
+        integration.
     at, observable
         Per measurement: index into `times`, index among the problem's observables.
     value, root_weight
@@ -48,6 +50,7 @@ class Observation:
     experiment: int
     t0: float
     times: Array
+    after: Indices
     stops: Array
     ends: Array
     at: Indices
@@ -118,9 +121,11 @@ def until(data: Observations, horizons: Sequence[float]) -> Observations:
         kept = o.at < n_times  # measurements are ordered by time: a first part of them
         masks.append(kept)
         if n_times:
-            times = o.times[:n_times]
+            times, after = o.times[:n_times], o.after[:n_times]
             columns = {name: getattr(o, name)[kept] for name in _PER_MEASUREMENT}
-            observed.append(dataclasses.replace(o, times=times, ends=piece_ends(o.t0, times, o.stops), **columns))
+            observed.append(
+                dataclasses.replace(o, times=times, after=after, ends=piece_ends(o.t0, times, o.stops), **columns)
+            )
     mask = np.concatenate(masks)
     is_heavy = np.zeros(mask.size, dtype=bool)
     is_heavy[data.heavy] = True
@@ -176,17 +181,18 @@ def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array)
         rows = np.flatnonzero((data.experiment == experiment.name) & (roots > 0))
         if not rows.size:
             continue
-        source = rows[np.argsort(data.time[rows], kind="stable")]
-        times, at = np.unique(data.time[source], return_inverse=True)
+        source = rows[np.lexsort((data.after[rows], data.time[rows]))]
+        times, after, at = _output_times(data.time[source], data.after[source])
         stops = compiled_structure(problem).tables[number].jumps if problem.model.tables or problem.tables else _NONE
         result.append(
             Observation(
                 experiment=number,
                 t0=experiment.start,
                 times=times,
+                after=after,
                 stops=stops,
                 ends=piece_ends(experiment.start, times, stops),
-                at=at.astype(np.int64),
+                at=at,
                 observable=codes[source],
                 value=data.value[source].copy(),
                 root_weight=finite_roots[source].copy(),
@@ -195,6 +201,14 @@ def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array)
             )
         )
     return tuple(result)
+
+
+def _output_times(time: Array, behind: npt.NDArray[np.bool_]) -> tuple[Array, Indices, Indices]:
+    """Return distinct output times, which of them are behind an event, and the one of each measurement; all sorted."""
+    new = np.ones(time.size, dtype=bool)
+    new[1:] = (time[1:] != time[:-1]) | (behind[1:] != behind[:-1])
+    after = behind[new].astype(np.int64) if behind.any() else _NO_INDICES
+    return time[new], after, np.cumsum(new) - 1
 
 
 def slots_of_rows(problem: Problem, source: npt.NDArray[np.int64]) -> Indices:

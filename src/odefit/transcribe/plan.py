@@ -154,7 +154,8 @@ class Arrangement:
         for i, o in enumerate(self.data.of_experiment):
             switches = self.compiled.model(o.experiment).switches
             if switches is not None:
-                result[i] = o.ends.size + switches.level.size
+                events = self.compiled.occurrences[o.experiment].kind.size
+                result[i] = o.ends.size + switches.level.size + events
         return result
 
 

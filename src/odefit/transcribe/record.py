@@ -98,12 +98,12 @@ def task_records(
         value=model.rhs.value, directions=model.rhs.directions, jacobian=model.rhs.jacobian, second=0,
         n=model.n_states, n_parameters=model.n_parameters, n_columns=columns.size,
         n_directions=compiled.n_directions[o.experiment], start=float(o.t0), rtol=0.0, max_step=0.0, max_steps=0,
-        choices=0, p=_NONE, u=_NONE, y0=_NONE, dy0=_NONE, dp=_NONE, d2y0=_NONE, d2p=_NONE, times=o.times, ends=o.ends,
-        kinks=compiled.tables[o.experiment].kinks, aims=_NONE, atol=_NONE, steps=_NONE, orders=_NO_INDICES,
+        choices=0, p=_NONE, u=_NONE, y0=_NONE, dy0=_NONE, dp=_NONE, d2y0=_NONE, d2p=_NONE, times=o.times, after=o.after,
+        ends=o.ends, kinks=compiled.tables[o.experiment].kinks, aims=_NONE, atol=_NONE, steps=_NONE, orders=_NO_INDICES,
         counts=_NO_INDICES, stop=_NO_INDICES, slots=compiled.tables[o.experiment].n_slots,
         moving=int(model.switches is not None and model.switches.moving), sink=0, method=0,
     )  # fmt: skip
-    switching = Switching.of(model.switches, o.ends, _NO_INDICES)
+    switching = Switching.of(model.switches, compiled.occurrences[o.experiment], o.ends, _NO_INDICES)
     measured = Measured(
         observe=observe.value,
         observe_jacobian=observe.jacobian,
@@ -161,7 +161,7 @@ def part_of_records(o: Observation, first_row: int) -> PartFields:
         "row_slots": np.ascontiguousarray(o.row_slots).reshape(-1),
         "first_row": first_row,
     }
-    return {"times": o.times, "ends": o.ends}, {"stops": o.ends}, measured
+    return {"times": o.times, "after": o.after, "ends": o.ends}, {"stops": o.ends}, measured
 
 
 def table_of_part(table: Words, rows: list[int], parts: list[PartFields]) -> Words:

@@ -145,6 +145,7 @@ class Shooter:
         compiled = self._plan.compiled
         tables, u = compiled.structure.tables[o.experiment], compiled.new_inputs(o.experiment)
         run = Run.of(compiled.parameters(x, o.experiment, order), o.t0, o.times, o.ends).with_tables(tables, u)
+        run = run._replace(after=o.after, occurrences=compiled.structure.occurrences[o.experiment])
         return self._integrator.solve(
             compiled.model(o.experiment), run, grid=grid, rtol=self._rtol,
             atol=experiment_aims(compiled, self._settings, o.experiment), order=order, max_step=self._max_step,
