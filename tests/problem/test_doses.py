@@ -198,6 +198,11 @@ def test_experiments_may_set_the_start_of_what_events_change():
             ProblemError,
             r"'W' in experiment 'main' uses 'k', which an event changes; write a definition of it in the equations",
         ),
+        (
+            lambda: overriding(k="0.1*t"),
+            ProblemError,
+            "'k' in experiment 'main' uses the independent variable 't'; only parameters may stand there",
+        ),
         (lambda: overriding(**{"k (held)": 3.0}), ProblemError, "which the model does not have"),
         (lambda: overriding(**{"k (held)(0)": 3.0}), ProblemError, r"'k \(held\)' is not a state"),
         (
@@ -223,6 +228,13 @@ def test_experiments_may_set_the_start_of_what_events_change():
 def test_what_events_change_is_refused_where_it_would_not_follow_them(make, kind, message):
     with pytest.raises(kind, match=message):
         make()
+
+
+def test_values_of_what_events_change_are_not_compared_with_what_experiments_set():
+    data = Measurements.from_columns([1.0, 7.0], {"C": [1.0, 0.5], "k": [3.0, 0.0]})
+    experiments = (Experiment("main", (Period(overrides={"k": 3.0}),)),)
+    made = problem(**HELD_PARTS, experiments=experiments, measurements=data)
+    assert made.observables == ("C",)
 
 
 def test_derived_quantities_mean_the_parameter():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+
+import numpy as np
 import pytest
 from pf_comparison import assert_same_problem
 from pf_project import CSV, DATA, EQUATIONS, PARAMETERS
@@ -134,6 +137,33 @@ fraction = { A = 0.8 }"""
     problem = project.load(events(rows, parameters="t1 = 1\ntlag = 0.5\n"), TWO)
     problem.save(project.folder / "saved.toml")
     assert_same_problem(load_problem(project.folder / "saved.toml"), problem)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_saving_any_schedule(project, seed):
+    random = np.random.default_rng(seed)
+
+    def value() -> float | str:
+        return float(random.normal()) if random.random() < 0.7 else str(random.choice(["k", "2*k2", "min(k, k2)"]))
+
+    def dose() -> Dose:
+        how, every = str(random.choice(["add", "set"])), float(random.exponential())
+        infused = how == "add" and random.random() < 0.5
+        repeated = {"every": every, "count": int(random.integers(1, 9))} if random.random() < 0.5 else {}
+        duration = {"duration": float(random.exponential()) if random.random() < 0.5 else "k"} if infused else {}
+        time = float(random.exponential()) if random.random() < 0.7 else "k + 1"
+        return Dose(time, str(random.choice(["A", "B"])), value(), how, **duration, **repeated)
+
+    problem = project.load(csv=TWO)
+    doses = [(Dose(0.0, "A", 1.0), *(dose() for _ in range(random.integers(0, 6)))) for _ in problem.experiments]
+    changed = dataclasses.replace(
+        problem,
+        experiments=tuple(dataclasses.replace(e, events=d) for e, d in zip(problem.experiments, doses, strict=True)),
+        lag={"A": abs(float(random.normal()))},
+        fraction={"A": "exp(-k)"},
+    )
+    changed.save(project.folder / "saved.toml")
+    assert_same_problem(load_problem(project.folder / "saved.toml"), changed)
 
 
 def test_saving_events_of_the_equations(project):

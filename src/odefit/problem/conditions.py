@@ -5,7 +5,8 @@ with what the experiment sets and take no further part: as data they would be re
 that nobody has.
 
 * In an experiment that sets the name to a number, or to an expression that is one, the values must agree.
-* In one that sets it to an expression of the time, of states or parameters they are not compared.
+* In one that sets it to an expression of the time, of states or parameters they are not compared; nor where events
+  change it.
 * In one that does not set it, while others do, the model's own definition counts.  If that is a number the name is a
   condition here too; otherwise the values are data.  A parameter is no definition: there it must be set.
 
@@ -80,5 +81,7 @@ def _is_condition(problem: Problem, experiment: Experiment, name: str, rows: npt
 
 def _number(problem: Problem, experiment: Experiment, name: str) -> float:
     """Return the value of `name` in `experiment` if it is a number whatever the parameters are, else NaN."""
+    if name in problem.model.changed_by_events:
+        return math.nan
     value = resolve_in_experiment(problem, problem.model.symbols[name], experiment)
     return math.nan if ca.symvar(value) else float(ca.evalf(value))

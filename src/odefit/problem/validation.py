@@ -135,8 +135,10 @@ def _check_expressions(problem: Problem) -> set[str]:
         for name, value in experiment.overrides.items():
             if isinstance(value, str):
                 where = f"'{name}' in experiment '{experiment.name}'"
-                start = state_of_initial(name) is not None
-                look(value, where, moving if start else by_events, at_start=start)
+                if state_of_initial(name) is not None:
+                    look(value, where, moving, at_start=True)
+                else:  # what an event changes is a number before
+                    look(value, where, moving | by_events if name in model.changed_by_events else by_events)
     for text, where in texts_of_doses(problem):
         look(text, where, moving | {name: single[name] for name in problem.structure.slots.by_row})
     for name, noise in problem.noise.items():

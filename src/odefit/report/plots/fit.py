@@ -192,8 +192,8 @@ class _Picture:
 
     def _mark_events(self, ax: Axes, panel: _Panel) -> None:
         """Draw a thin line at the time of each event and dose; of very many a tick at the bottom."""
-        curves = [self._curves[id(one)].times for one in panel.series]
-        first, last = min(float(t.min()) for t in curves), max(float(t.max()) for t in curves)
+        shown = np.concatenate([self._curves[id(one)].times for one in panel.series])
+        first, last = shown.min(initial=np.inf), shown.max(initial=-np.inf)
         every = {time for one in panel.series for time in self._events[one.experiment]}
         times = sorted(time for time in every if first <= time <= last)
         if times:
