@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile.conditions import formal_parameters, stack
+from odefit.errors import UnsupportedError
 from odefit.problem import Experiment, Problem, state_of_initial
 from odefit.problem.resolution import resolve_in_experiment, symbol_of
 from odefit.strategy.matching_tables import with_tables_written_out
