@@ -132,6 +132,16 @@ def test_mistakes_in_lags_and_fractions(changes, message):
         problem(ONE, **changes)
 
 
+def test_an_event_of_the_equations_is_not_before_the_start():
+    model = Model.from_text(TEXT + "at t=3: ka = 0\nat t=-1: depot = 5, ka = 2")
+    with pytest.raises(
+        ProblemError,
+        match=r"experiment 'main': the event 'at t=-1: depot = 5, ka = 2' is before the experiment's start at 0; move",
+    ):
+        problem(model=model)
+    assert len(problem(model=model, experiments=(Experiment("main", (Period(-1.0),)),)).model.events) == 2
+
+
 def test_a_lag_counts_for_the_beginning():
     assert problem(Dose(-1, "depot", 1), lag={"depot": 1.5}).lag == {"depot": 1.5}
     with pytest.raises(ProblemError, match=r"with its lag of 0\.5 is before the experiment's start at 0"):

@@ -37,13 +37,24 @@ def test_words_for_doses():
     assert words_for_events(made) == [
         "Events",
         "  main: 100 to x at 0, 6 times, every 12; x is set to 2*k at t1; 3 to x at 1 over 0.5",
-        "  what is given to x arrives tlag later and by the fraction 0.8",
+        "  of what is given to x, the fraction 0.8 arrives, tlag later",
     ]
 
 
 def test_words_for_events_of_the_equations_and_for_doses_of_all_experiments():
     made = problem(of.Dose(0.0, "x", 1.0), text=TEXT + "at t=5: x = 0,\n  k = 2", names=("a", "b"))
     assert words_for_events(made) == ["Events", "  at t=5: x = 0, k = 2", "  all experiments: 1 to x at 0"]
+
+
+@pytest.mark.parametrize(
+    ("arrival", "words"),
+    [
+        ({"lag": {"x": 0.5}}, "  what is given to x arrives 0.5 later"),
+        ({"fraction": {"x": 0.5}}, "  of what is given to x, the fraction 0.5 arrives"),
+    ],
+)
+def test_words_for_lags_and_fractions(arrival, words):
+    assert words_for_events(problem(of.Dose(0.0, "x", 1.0), **arrival))[-1] == words
 
 
 def test_many_doses_are_counted():

@@ -10,7 +10,7 @@ import numpy as np
 
 from odefit.errors import OdefitError, ProblemError, UnsupportedError, suggestion
 from odefit.model.events import name_of_held
-from odefit.problem.dose_validation import check_doses, refuse_tables, texts_of_doses
+from odefit.problem.event_validation import check_doses, check_events, refuse_tables, texts_of_doses
 from odefit.problem.experiments import initial_name, state_of_initial
 from odefit.problem.noise import check_expressions, check_measured, standard_deviations
 from odefit.problem.table_validation import check_tables
@@ -29,6 +29,7 @@ def validate(problem: Problem) -> None:
         raise ProblemError("the problem has no experiment; give at least one.")
     _check_values(problem)
     _check_overrides(problem)
+    check_events(problem)
     check_doses(problem)
     used = _check_expressions(problem) | check_tables(problem)
     refuse_tables(problem)

@@ -53,9 +53,13 @@ def _dose(dose: Dose) -> str:
 def _arrival(problem: Problem) -> list[str]:
     lines = []
     for state in dict.fromkeys((*problem.lag, *problem.fraction)):
-        late = f" {_value(problem.lag[state])} later" if state in problem.lag else ""
-        share = f" by the fraction {_value(problem.fraction[state])}" if state in problem.fraction else ""
-        lines.append(f"  what is given to {state} arrives{late}{' and' if late and share else ''}{share}")
+        late = f"{_value(problem.lag[state])} later" if state in problem.lag else ""
+        given = f"what is given to {state}"
+        if state in problem.fraction:
+            words = f"of {given}, the fraction {_value(problem.fraction[state])} arrives{', ' * bool(late)}{late}"
+        else:
+            words = f"{given} arrives {late}"
+        lines.append(f"  {words}")
     return lines
 
 

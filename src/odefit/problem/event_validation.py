@@ -1,4 +1,4 @@
-"""The checks of doses: what is given to which state, when, how often, how late and how much of it."""
+"""The checks of events: none is before the start; what is given to which state, when, how often, how late."""
 
 from __future__ import annotations
 
@@ -16,6 +16,18 @@ if TYPE_CHECKING:
 
 MOST_DOSES = 100_000
 """Doses of one entry; more are a mistake in `count`."""
+
+
+def check_events(problem: Problem) -> None:
+    """Refuse events of the equations whose time is a number before the start of an experiment."""
+    numbers = [(float(event.time), event.text) for event in problem.model.events if event.time.is_constant()]
+    for experiment in problem.experiments if numbers else ():
+        time, text = min(numbers)
+        if time < experiment.start:
+            raise ProblemError(
+                f"experiment '{experiment.name}': the event '{text}' is before the experiment's start at "
+                f"{experiment.start:g}; move the start (t0) or remove it."
+            )
 
 
 def check_doses(problem: Problem) -> None:
