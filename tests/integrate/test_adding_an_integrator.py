@@ -218,6 +218,11 @@ def advance(task, room, t, h, t_new, ratio, replay):
     return OK, min(5.0, 0.9 / math.sqrt(max(ratio, 1e-3))), 0
 
 
+@kernel(inline=True, allocating=True)
+def current(room):
+    return room.y, room.s, room.s2_out, 0
+
+
 class Midpoint(SingleMethod):
     """The implicit midpoint rule, of order 2 and A-stable, with Euler's implicit method within it for the error.
 
@@ -228,7 +233,7 @@ class Midpoint(SingleMethod):
     kernel = staticmethod(
         time_loop(
             f"midpoint_{VERSION}",
-            Method(1, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance),
+            Method(1, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance, current),
         )
     )
     implicit = True

@@ -9,7 +9,7 @@ thousand doses of one drug are a thousand occurrences of one kind, and need no c
 The statements of a model are kinds with one occurrence.  A dose is at ``time + a_0 + lag``, a_0 being its time if that
 is a number and else how much later it is repeated, and adds ``fraction * amount``, where the amount is a_1 or an
 expression.  One that takes the time a_2 (or an expression) is two kinds: it raises the rate at which the state is
-supplied, which a state of its own holds, and lowers it again.
+supplied, which a state of its own holds, and lowers it again.  What a state is set to is never a fraction.
 
 Where a moment depends on parameters, so do the ends of pieces; see `odefit.compile.switches`.
 """
@@ -119,7 +119,8 @@ def kinds_of(problem: Problem, experiment: Experiment) -> tuple[Kind, ...]:
 def _kinds_of_dose(problem: Problem, dose: Dose) -> tuple[Kind, ...]:
     texts = [value if isinstance(value, str) else None for value in (dose.time, dose.amount, dose.duration)]
     lag, fraction = (_text(values.get(dose.target)) for values in (problem.lag, problem.fraction))
-    kind = Kind(-1, dose.target, dose.how, *texts, lag, fraction)
+    time, amount, duration = texts
+    kind = Kind(-1, dose.target, dose.how, time, amount, duration, lag, fraction if dose.how == "add" else None)
     return (kind._replace(part=BEGIN), kind._replace(part=END)) if dose.is_infusion else (kind,)
 
 
@@ -189,7 +190,8 @@ class SymbolicEvents:
         if kind.part != AT_ONCE:
             duration, target = value(kind.duration, a[2]), rate_name(kind.target)
             amount = amount / duration if kind.part == BEGIN else -amount / duration
-            moment = moment if kind.part == BEGIN else moment + duration
+            end = ca.if_else(duration > 0, moment + duration, ca.SX.nan())  # it cannot end before it begins
+            moment = moment if kind.part == BEGIN else end
         return moment, {target: amount if kind.how == "set" else symbols[target] + amount}
 
     @property

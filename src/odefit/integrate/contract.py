@@ -102,8 +102,8 @@ _SENTENCES = {
         "a lower bound"
     ),
     Status.UNDEFINED_EVENT: (
-        "the time of an event behind t = {t} is not a number (a root or logarithm of a negative number?); write it so "
-        "that it has a value for all parameters within their bounds"
+        "the time of an event behind t = {t} is not a number (a duration that is not positive, a root or logarithm of "
+        "a negative number?); write it so that it has a value for all parameters within their bounds"
     ),
     Status.NONFINITE_EVENT: "the event at t = {t} gives '{cause}' a value that is not a finite number",
 }

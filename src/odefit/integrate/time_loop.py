@@ -20,12 +20,8 @@ import numpy as np
 
 from odefit.integrate.contract import Counters, Status
 from odefit.integrate.events import FIRST_OWNER, apply_event
-from odefit.integrate.moving_output import (
-    directions_at_fixed_time,
-    fraction_of_time,
-    next_output,
-    output_scratch,
-)
+from odefit.integrate.moving_output import next_output, output_scratch
+from odefit.integrate.output import output_within_steps, rest_of_output, write_initial
 from odefit.integrate.pieces import enter_piece, time_in_task
 from odefit.integrate.sizes import (
     MOST_REPEATS,
@@ -37,13 +33,12 @@ from odefit.integrate.sizes import (
     may_be_small,
     needs_pilot,
     note_accepted,
-    note_largest,
     note_rejected,
     set_tolerances,
     tighten_small,
 )
 from odefit.integrate.stepping import JACOBIAN, RHS, longer
-from odefit.integrate.task import KEEPING, Task, call_sink, elimination_at, switching_at, task_at
+from odefit.integrate.task import KEEPING, Task, elimination_at, switching_at, task_at
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel, named
 from odefit.native.pool import keep_alive
@@ -181,20 +176,6 @@ def _entrance(seed: Any) -> Any:
     return enter
 
 
-@kernel(inline=True)
-def _is_initial(task, index, t):
-    """Tell whether an output is at the beginning, and means the state before what happens there."""
-    if task.n == 0:
-        return True
-    return task.times[index] <= t and (task.after.size == 0 or task.after[index] == 0)
-
-
-@kernel(inline=True)
-def _waits(task, index, piece):
-    """Tell whether an output means the state behind what happens at the end of a piece."""
-    return task.after.size > 0 and task.after[index] != 0 and task.times[index] >= task.ends[piece]
-
-
 def _jumper(current: Any) -> Any:
     """Return the kernel that lets happen what ends a piece."""
 
@@ -210,54 +191,6 @@ def _jumper(current: Any) -> Any:
         return status, (cause if status == _OK else blamed)
 
     return jump
-
-
-def _rest(current: Any) -> Any:
-    """Return the kernel that hands over what waits for the last event of a task."""
-
-    @kernel(inline=True, allocating=True)
-    def write_rest(table, i, task, room, next_time):
-        if next_time < task.times.size:
-            y, s, s2, row = current(room)
-            for j in range(room.y_out.shape[1]):
-                room.y_out[0, j] = y[row, j]
-            for j in range(room.s_out.shape[1]):
-                room.s_out[0, j] = s[row, j]
-            for j in range(room.s2_out.shape[1]):
-                room.s2_out[0, j] = s2[row, j]
-        while next_time < task.times.size:
-            call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
-            next_time += 1
-        return next_time
-
-    return write_rest
-
-
-def _output(name: str, interpolate: Any) -> Any:
-    """Return the kernel that hands what was asked for up to `t_new` to the sink, and tells which output is next."""
-    at_fixed_time = directions_at_fixed_time(name, interpolate)
-
-    @kernel(inline=True)
-    def write_outputs(table, i, task, room, t, h, t_new, next_time, piece, scratch, largest):
-        times = task.times
-        while next_time < times.size:
-            time = times[next_time]
-            if _waits(task, next_time, piece):
-                break
-            if task.moving != 0:
-                time = fraction_of_time(task, time, piece)
-            if not time <= t_new:
-                break
-            if task.moving != 0 and room.s_out.shape[1] > 0:
-                at_fixed_time(task, room, t, h, t_new, time, scratch)
-            else:
-                interpolate(task, room, t, h, t_new, time, 0)
-            call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
-            note_largest(room.y_out, largest)
-            next_time += 1
-        return next_time
-
-    return write_outputs
 
 
 def _watch(interpolate: Any) -> tuple[Any, Any]:
@@ -332,8 +265,8 @@ def time_loop(name: str, method: Method) -> Any:
 def _loop(name: str, method: Method) -> Any:
     """Return the loop over the steps of `method`; with an array of `sizes` it is a pilot, without output."""
     stride, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance, current = method
-    enter, write_outputs = _entrance(seed), _output(name, interpolate)
-    jump, write_rest = _jumper(current), _rest(current)
+    enter, write_outputs = _entrance(seed), output_within_steps(name, interpolate)
+    jump, write_rest = _jumper(current), rest_of_output(current)
     watch_rejected, watch_accepted = _watch(interpolate)
 
     @kernel(inline=True, allocating=True)
@@ -349,10 +282,7 @@ def _loop(name: str, method: Method) -> Any:
         t, h, rejected, attempts, step = task.start, 0.0, 0, 0, 0
         pilot = sizes.size > 0
         next_time, kink = task.times.size if pilot else 0, 0
-        while next_time < task.times.size and _is_initial(task, next_time, t):
-            call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
-            next_time += 1
-
+        next_time = write_initial(table, i, task, room, t, next_time)
         for piece in range(ends.size if task.n > 0 else 0):
             t, t_end = enter(task, elimination, switching, room, piece, order, t)
             begun, was_nonfinite = n_taken, False

@@ -1,0 +1,85 @@
+"""What a loop over time hands to its sink: states and directions at the output times, in their order.
+
+An output at the time of an event means the state before it, unless it is marked (`Task.after`): then it waits for the
+piece behind, or for the end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from odefit.integrate.moving_output import directions_at_fixed_time, fraction_of_time
+from odefit.integrate.sizes import note_largest
+from odefit.integrate.task import call_sink
+from odefit.native.kernel import kernel
+
+
+@kernel(inline=True)
+def _is_initial(task, index, t):
+    """Tell whether an output is at the beginning, and means the state before what happens there."""
+    if task.n == 0:
+        return True
+    return task.times[index] <= t and (task.after.size == 0 or task.after[index] == 0)
+
+
+@kernel(inline=True)
+def write_initial(table, i, task, room, t, next_time):
+    """Hand over what is wanted at the beginning, and tell which output is next."""
+    while next_time < task.times.size and _is_initial(task, next_time, t):
+        call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
+        next_time += 1
+    return next_time
+
+
+@kernel(inline=True)
+def _waits(task, index, piece):
+    """Tell whether an output means the state behind what happens at the end of a piece."""
+    return task.after.size > 0 and task.after[index] != 0 and task.times[index] >= task.ends[piece]
+
+
+def rest_of_output(current: Any) -> Any:
+    """Return the kernel that hands over what waits for the last event of a task."""
+
+    @kernel(inline=True, allocating=True)
+    def write_rest(table, i, task, room, next_time):
+        if next_time < task.times.size:
+            y, s, s2, row = current(room)
+            for j in range(room.y_out.shape[1]):
+                room.y_out[0, j] = y[row, j]
+            for j in range(room.s_out.shape[1]):
+                room.s_out[0, j] = s[row, j]
+            for j in range(room.s2_out.shape[1]):
+                room.s2_out[0, j] = s2[row, j]
+        while next_time < task.times.size:
+            call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
+            next_time += 1
+        return next_time
+
+    return write_rest
+
+
+def output_within_steps(name: str, interpolate: Any) -> Any:
+    """Return the kernel that hands what was asked for up to `t_new` to the sink, and tells which output is next."""
+    at_fixed_time = directions_at_fixed_time(name, interpolate)
+
+    @kernel(inline=True)
+    def write_outputs(table, i, task, room, t, h, t_new, next_time, piece, scratch, largest):
+        times = task.times
+        while next_time < times.size:
+            time = times[next_time]
+            if _waits(task, next_time, piece):
+                break
+            if task.moving != 0:
+                time = fraction_of_time(task, time, piece)
+            if not time <= t_new:
+                break
+            if task.moving != 0 and room.s_out.shape[1] > 0:
+                at_fixed_time(task, room, t, h, t_new, time, scratch)
+            else:
+                interpolate(task, room, t, h, t_new, time, 0)
+            call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
+            note_largest(room.y_out, largest)
+            next_time += 1
+        return next_time
+
+    return write_outputs
