@@ -131,9 +131,9 @@ def report(problem: StiffProblem, true: Solution, method: str, rtol: float) -> t
     solution = SolverResult(SolverStatus.CONVERGED, "", x, point, 0, 1, 1, held, x.size)
     result = of.FitResult(task, solution, objective.methods)
     said = any(notice.code.startswith("statistics.") for notice in result.warnings)
-    assert result.statistics is not None
+    assert result.uncertainty is not None
     order = [result.plan.names.index(name) for name in problem.parameters]
-    return result.statistics.standard_error[order], said
+    return result.uncertainty.independent.standard_error[order], said  # data without errors look autocorrelated
 
 
 def _worst(found: np.ndarray, right: np.ndarray) -> float:

@@ -10,6 +10,7 @@ from benchmarks.reliability.families.relaxation import make as make_relaxation
 
 import odefit as of
 from odefit.gallery import load
+from odefit.solve import SolverResult, SolverStatus
 from odefit.strategy.uncertainty import Uncertainty
 from odefit.transcribe import SingleShooting
 
@@ -96,3 +97,27 @@ def test_bias_of_the_integration_is_what_a_tighter_fit_shows(seed):
     for text in said:
         assert text.startswith("The error of the integration moves estimates: without it 'e' would be -")
         assert text.endswith("standard errors from here. Fit again with rtol = 1e-09 in [integrator].")
+
+
+@pytest.mark.parametrize("rtol", [1e-4, 1e-5])
+def test_parameters_that_only_wrong_sensitivities_leave_undetermined(rtol):
+    """One jump that is missed makes a column so large that the others seem to be lost beside it."""
+    model = of.Model.from_text("x' = v\nv' = (mu*(1 - x^2)*v - x)/e\nx(0) = 2\nv(0) = -0.66")
+    parameters = (of.Parameter("mu", 1.0, scale="log"), of.Parameter("e", 1e-6, scale="log"))
+    times = np.linspace(0.1, 4.0, 40)
+    blank = of.Measurements.from_columns(times, {"x": np.zeros(40), "v": np.zeros(40)})
+    settings = {"integrator": "ddm", "max_steps": 10**6}
+    exact = of.simulate(of.Problem(model, parameters, blank).with_settings(rtol=1e-10, **settings), times=times)
+    columns = {name: exact[name].to_numpy() for name in ("x", "v")}
+    sigma = {name: 0.01 * float(np.abs(values).max()) for name, values in columns.items()}
+    data = of.Measurements.from_columns(times, columns, sigma=sigma)
+    problem = of.Problem(model, parameters, data).with_settings(rtol=rtol, atol=rtol, **settings)
+    objective = SingleShooting(problem)
+    x = objective.compiled.theta_start
+    objective.refresh(x)
+    solution = SolverResult(SolverStatus.CONVERGED, "", x, objective.evaluate(x, 1), 0, 1, 1, np.zeros(2, bool), 2)
+    result = of.FitResult(problem, solution, objective.methods)
+    assert np.isnan(errors_of(result, solution)).any()
+    assert np.isfinite(errors_of(result, result.derivatives.solution)).all()
+    text = next(notice.text for notice in result.warnings if notice.code == "statistics.sensitivities")
+    assert "nan" not in text

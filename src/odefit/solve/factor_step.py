@@ -208,8 +208,7 @@ def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x
     low, high, z, size = np.empty(n), np.empty(n), np.empty(n), np.empty(n)
     c, column = np.empty((a.shape[0], 1)), np.empty((n, 1))
     e, y = np.empty(n_equality), np.empty(n_equality)
-    factors = et, beta_e, pivot_e
-    mixed = n_equality > 0 or frame[1].any()
+    factors, mixed = (et, beta_e, pivot_e), n_equality > 0 or frame[1].any()
     n_held = _set_out(r, b, (rows, right, root), x, frame, scale, factors, free, column, y, held)
     for i in range(n):
         low[i], high[i] = min(0.0, lower[i] - x[i]), max(0.0, upper[i] - x[i])

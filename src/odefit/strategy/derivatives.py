@@ -156,6 +156,8 @@ def _is_same(old: Uncertainty, new: Uncertainty) -> bool:
         if float(differences @ errors) <= LARGEST_CHANGE:
             return True
         change = np.abs(np.log(_change(old, new)))
+    if np.any(old.directions.lost_parameters != new.directions.lost_parameters):
+        return False  # what is determined with one of them is not with the other
     return bool(np.all(change[np.isfinite(change)] <= math.log1p(LARGEST_CHANGE)))
 
 

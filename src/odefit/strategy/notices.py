@@ -93,10 +93,12 @@ def _of_derivatives(result: FitResult) -> Iterator[Notice]:
     if check.change is not None:
         size = np.abs(np.log(np.where(np.isfinite(check.change) & (check.change > 0.0), check.change, 1.0)))
         worst = int(np.argmax(size))
-        text = (
-            f"Sensitivities computed at rtol {rtol:g} are wrong: at {check.rtol:g} the standard error of "
-            f"'{result.plan.names[worst]}' is {check.change[worst]:.3g} times as large. "
+        how = (
+            f"the standard error of '{result.plan.names[worst]}' is {check.change[worst]:.3g} times as large"
+            if size[worst] > 0.0
+            else "the data determine other parameters"
         )
+        text = f"Sensitivities computed at rtol {rtol:g} are wrong: at {check.rtol:g} {how}. "
         text += (
             f"Standard errors and intervals are those at {check.rtol:g}."
             if check.settled
