@@ -169,6 +169,17 @@ def _set_out(r, b, heavy, x, frame, scale, factors, free, column, y, held):
     return n_held
 
 
+@kernel(inline=True)
+def _before_bounds(a, c, rank, n_left, level):
+    """Return decrement and condition of a factored problem; `level` is its largest column where these differ."""
+    decrement, condition = 0.0, 1.0
+    for i in range(rank):
+        decrement += c[i, 0] * c[i, 0]
+    if n_left > 0:
+        condition = 0.0 if rank < n_left else abs(a[rank - 1, rank - 1]) / (level if level > 0.0 else abs(a[0, 0]))
+    return math.sqrt(decrement), condition
+
+
 @kernel
 def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x_new):
     """Solve the step problem in a box.
@@ -230,13 +241,7 @@ def factor_step(r, b, heavy, x, frame, radius, kind, numbers, places, held, v, x
         rank = rank_of(a, n_left, 0.0)
         if sweep == 0:
             first_rank = rank + rank_e
-            for i in range(rank):
-                decrement += c[i, 0] * c[i, 0]
-            decrement = math.sqrt(decrement)
-            if n_left > 0:
-                condition = (
-                    0.0 if rank < n_left else abs(a[rank - 1, rank - 1]) / (level if level > 0.0 else abs(a[0, 0]))
-                )
+            decrement, condition = _before_bounds(a, c, rank, n_left, level)
         remaining = math.sqrt(max(0.0, radius * radius - normal * normal)) if n_equality > 0 else radius
         if kind == SUBSPACE:
             damping = subspace_gains(a, c, rank, remaining, gain)
