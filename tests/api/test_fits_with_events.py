@@ -94,13 +94,14 @@ def test_the_unknown_day_of_a_lockdown(seed):
     t = np.arange(7.0, 85.0, 3.5)
     values = {"beta": beta, "beta2": later, "day": day}
 
-    def problem(start, cases):
-        data = of.Measurements.from_columns(t, {"cases": cases})
+    def problem(start, cases, sigma):
+        columns = {"experiment": ["main"] * t.size, "observable": ["cases"] * t.size}
+        data = of.Measurements(time=t, value=cases, sigma=sigma, **columns)
         return of.Problem(of.Model.from_text(text), [of.Parameter(name, x) for name, x in start.items()], data)
 
-    cases = -problem(values, np.zeros(t.size)).evaluate().residuals
-    noisy = np.abs(cases) * (1 + 0.02 * random.standard_normal(t.size))
-    result = of.fit(problem({"beta": 0.55, "beta2": 0.3, "day": 27.0}, noisy))
+    cases = np.abs(problem(values, np.zeros(t.size), np.ones(t.size)).evaluate().residuals)
+    noisy = cases * (1 + 0.02 * random.standard_normal(t.size))
+    result = of.fit(problem({"beta": 0.55, "beta2": 0.3, "day": 27.0}, noisy, 0.02 * cases))
     assert result.converged
     for name, true in values.items():
         assert abs(result.estimates[name] - true) <= 4.5 * result.parameters[name].standard_error, name

@@ -48,9 +48,12 @@ def test_problems_without_minimum_are_in_the_gallery():
     assert set(WITHOUT_MINIMUM) < set(names())
 
 
-def test_simulated_data_can_be_made_again():
-    made = import_module("odefit.gallery.dow._simulate").simulated()
-    pd.testing.assert_frame_equal(made, pd.read_csv(path_of("dow").with_name("runs.csv")), rtol=0, atol=1e-12)
+@pytest.mark.parametrize(
+    ("name", "file"), [("dow", "runs.csv"), ("oral_doses", "plasma.csv"), ("lockdown", "infected.csv")]
+)
+def test_simulated_data_can_be_made_again(name, file):
+    made = import_module(f"odefit.gallery.{name}._simulate").simulated()
+    pd.testing.assert_frame_equal(made, pd.read_csv(path_of(name).with_name(file)), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("function", [load, path_of])

@@ -304,6 +304,7 @@ class Bdf3(SingleMethod):
         time_loop(
             "bdf3_solve",
             Method(3, _make_room, _seed, _begin, _attempt, _differentiate, _retry, _interpolate, _advance, _current),
+            implicit=True,
         )
     )
     derivatives = "variational"

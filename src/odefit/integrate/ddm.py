@@ -278,6 +278,7 @@ class Ddm(SingleMethod):
         time_loop(
             "ddm_solve",
             Method(1, make_room, seed, _begin, _attempt, _differentiate, _retry, _interpolate, _advance, _current),
+            implicit=True,
         )
     )
     implicit = True

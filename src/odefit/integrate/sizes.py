@@ -7,8 +7,9 @@ their units.
 
 - A state that begins at ``|y_i(0)| < 1``, but not at zero: 1e-9 of that value.
 - A state that begins at zero and at all outputs remains below 1e-3: the run is repeated with 1e-9 of the largest value.
-  In the first run its error may have been as large as itself, so this may happen again.  If the repeated run needs very
-  many steps, rounding errors of larger states are all there is of the state, and the usual number is taken after all.
+  (Not in implicit methods, see `time_loop`.)  In the first run its error may have been as large as itself, so this may
+  happen again.  If the repeated run needs very many steps, rounding errors of larger states are all there is of the
+  state, and the usual number is taken after all.
 
 So no tolerance is ever looser than the usual one: large states are merely held more exactly, relative to their size.
 
@@ -52,7 +53,7 @@ FRACTION, FRACTION_OF_LOGARITHM = 1e-9, 1e-30
 PILOT_RTOL, PILOT_STEPS = 1e-3, 200
 USUAL = 0.0
 """The aim of states for which nothing is asked for."""
-_USUAL_ATOL, _PART_OF_RTOL = 1e-9, 1e-2  # the default of rtol is 1e-7
+USUAL_ATOL, PART_OF_RTOL = 1e-9, 1e-2  # the default of rtol is 1e-7
 _SMALL = 1e-3  # a state that begins at zero and stays below this has a tolerance of its own
 MOST_REPEATS = 4
 
@@ -98,7 +99,7 @@ def needs_pilot(aims, y0):
 @kernel(inline=True)
 def usual_tolerance(rtol):
     """Return the absolute tolerance of states of ordinary size, which is tightened along with `rtol`."""
-    return min(_USUAL_ATOL, _PART_OF_RTOL * rtol)
+    return min(USUAL_ATOL, PART_OF_RTOL * rtol)
 
 
 @kernel(inline=True)

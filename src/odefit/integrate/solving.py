@@ -11,7 +11,7 @@ from odefit.errors import OdefitError
 from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Tolerance, Trajectory
 from odefit.integrate.pieces import lay_pieces
 from odefit.integrate.selection import Selection
-from odefit.integrate.sizes import AUTO, USUAL, aims_of, usual_tolerance
+from odefit.integrate.sizes import AUTO, PART_OF_RTOL, USUAL, USUAL_ATOL, aims_of
 from odefit.integrate.task import KEEPING, METHOD, SINK, Kept, Switching, Task, keep_states
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_address, kernel_call
@@ -138,7 +138,8 @@ def solve_run(
         selection.replay(grid)
         passed = grid.passed.copy() if grid.passed.size else np.zeros(1, np.int64)
         selection.method.check(grid, run.ends.size if switches is None else grid.counts.size - _COUNTERS)
-        kept_sizes = grid.atol if grid.atol.size == n else np.where(aims == USUAL, usual_tolerance(rtol), np.abs(aims))
+        usual = np.where(aims == USUAL, min(USUAL_ATOL, PART_OF_RTOL * rtol), np.abs(aims))
+        kept_sizes = grid.atol if grid.atol.size == n else usual
         absolute = np.where(aims > 0.0, aims, kept_sizes)
         told = (grid.steps, grid.orders, grid.counts.copy())
     while True:

@@ -25,6 +25,8 @@ _NO_EQUATIONS = "the model has no differential equations to match"
 _CURVED = "{} is no sum of states with known factors"
 _UNKNOWN_FACTOR = "{} has a factor or offset that is itself unknown"
 _MOVING = "{} has a factor or offset that changes in time"
+_LARGEST = 1e100  # its square is a number, and so are sums of these
+_TOO_LARGE = "the numbers of {} are larger than 1e100"
 _ONE_TIME = "{} is measured at one time only"
 _NO_OVERLAP = "what is measured has no times in common"
 
@@ -234,15 +236,21 @@ class MatchingData:
                     _CURVED if not model.usable[k] else _UNKNOWN_FACTOR if model.steady[k] else _MOVING
                 )
                 continue
-            with np.errstate(divide="ignore"):
+            with np.errstate(divide="ignore", over="ignore"):
                 sigma = 1.0 / roots[indices]
-            times, values, sigma = _averaged(data.time[indices], data.value[indices], sigma)
+                times, values, sigma = _averaged(data.time[indices], data.value[indices], sigma)
+                first = float(rows[k] @ y0 + offsets[k, 0])
+            known = bool(is_fixed[rows[k] != 0].all())
+            sizes = [abs(first) if known else 0.0, *(float(np.abs(part).max()) for part in (times, values, sigma))]
+            if not max(sizes) < _LARGEST:
+                self.unusable[name] = _TOO_LARGE
+                continue
             sigma = np.maximum(sigma, _LEAST_SIGMA * (sigma.max() or 1.0))
             n_data = times.size
-            if is_fixed[rows[k] != 0].all():
+            if known:
                 later = times > experiment.start
                 times = np.append(experiment.start, times[later])
-                values = np.append(rows[k] @ y0 + offsets[k, 0], values[later])
+                values = np.append(first, values[later])
                 sigma = np.append(_LEAST_SIGMA * sigma.max(), sigma[later])
             if times.size > 1:
                 result.append(Series(name, rows[k], float(offsets[k, 0]), n_data, times, values, sigma))
