@@ -130,3 +130,9 @@ def test_unknowns_pressed_against_a_bound_stay_there():
     for name in ("a", "k"):
         expected = bounded.standard_errors("independent")[name]
         assert result.parameters[name].standard_error == pytest.approx(expected, rel=0.3)
+
+
+def test_a_curvature_that_is_no_number_decides_nothing(monkeypatch):
+    result = crept(of.fit(load("barnes")))
+    monkeypatch.setattr("odefit.strategy.curvature._differences", lambda *_: np.full((3, 3), np.inf))
+    assert result.second_order is None

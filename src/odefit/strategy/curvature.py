@@ -114,6 +114,8 @@ def _look_around(objective: SingleShooting, solution: SolverResult, deviation: f
         return None
     unit = np.outer(c, c) / deviation**2
     curvature, error = unit * (4.0 * near - far) / 3.0, unit * (near - far) / 3.0
+    if not (np.isfinite(curvature).all() and np.isfinite(error).all()):
+        return None
     doubt = float(np.linalg.norm(error, 2) + np.linalg.norm(curvature - curvature.T, 2))
     curvature = 0.5 * (curvature + curvature.T)
     values, vectors = np.linalg.eigh(curvature)
