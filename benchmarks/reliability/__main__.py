@@ -53,7 +53,8 @@ def _ends(options: argparse.Namespace) -> list[FamilyEnd]:
     if options.results is not None:
         return read_ends(options.results)
     ends = []
-    for end in run_families([FAMILIES[name] for name in options.only or FAMILIES], options.share):
+    families = [FAMILIES[name] for name in options.only or FAMILIES]
+    for end in run_families(families, options.share, options.first):
         ends.append(end)
         if options.out is not None:
             write_ends(options.out / "families.jsonl", ends[-1:], first=len(ends) == 1)
@@ -77,6 +78,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--families", action="store_true", help="families made to deceive, instead of the gallery")
     parser.add_argument("--only", nargs="+", choices=FAMILIES, metavar="NAME", help="these families alone")
     parser.add_argument("--share", type=float, default=1.0, help="fit this part of each family's cases")
+    parser.add_argument("--first", type=int, default=0, metavar="SEED", help="of their seeds; others are other cases")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write raw results to DIR/families.jsonl")
     parser.add_argument("--results", type=Path, metavar="FILE", help="fit nothing, show these raw results")
     parser.add_argument("--against", type=Path, metavar="FILE", help="show another run beside: raw (.jsonl) or a tally")
