@@ -29,6 +29,25 @@ def test_new_problem_fits_as_it_is(command, fresh):
     assert command("check", "growth.toml")[0] == 0
 
 
+@pytest.mark.parametrize(
+    ("kind", "files"),
+    [
+        ("kinetics", "a.toml and a.csv"),
+        ("pk", "a.toml, a.csv and a-doses.csv"),
+        ("epi", "a.toml and a.csv"),
+        ("input", "a.toml, a.csv and a-input.csv"),
+    ],
+)
+def test_kinds_of_new_problems(command, tmp_path, monkeypatch, kind, files):
+    monkeypatch.chdir(tmp_path)
+    assert command("new", "a", "--kind", kind)[1] == f"wrote {files}; now run: odefit fit a.toml\n"
+    code, out, _ = command("fit", "a.toml")
+    assert code == 0
+    assert "converged" in out
+    assert "Warnings" not in out
+    assert command("check", "a.toml")[0] == 0
+
+
 def test_new_overwrites_nothing(command, fresh):
     before = (fresh / "growth.csv").read_text()
     (fresh / "growth.toml").unlink()

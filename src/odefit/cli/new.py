@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -11,75 +12,43 @@ import typer
 from odefit.cli.output import write_text
 from odefit.errors import OdefitError
 
-_PROBLEM = '''\
-# A problem for odefit.  Fit it with:   odefit fit {name}.toml
-# Replace equations, parameters and data by your own, one after the other; `odefit check {name}.toml` says in
-# words what the file holds.
+_STARTING_FILES = Path(__file__).parent / "starting"
+_NAME = "NAME"  # in these files and their names
 
-title = "{name}: substrate is taken up, product is formed and decays"
 
-[model]
-# x' is the derivative in time, x(0) the initial value.  Other lines are definitions.  Names that are
-# neither states nor defined here are parameters, listed below.
-equations = """
-uptake = vmax*S/(K + S)
-S' = -uptake
-P' = uptake - kd*P
-S(0) = S0
-P(0) = 0
-"""
+class Kind(StrEnum):
+    """What a problem may begin with: the folders of starting files."""
 
-[parameters]
-# A number is a start value.  A table says more: bounds, a log scale for positive quantities that may be
-# orders of magnitude away, fixed = true for what is known.
-vmax = {{ start = 1, scale = "log" }}
-K = {{ start = 1, scale = "log" }}
-kd = {{ start = 0.1, lower = 0 }}
-S0 = {{ start = 10, fixed = true }}
-
-[data]
-# A column `time` and a column for each measured state or definition.  Empty cells are missing values.
-# A column P.sigma would hold standard deviations of P.
-file = "{name}.csv"
-
-# [derived]                     # quantities computed from the estimates, with their uncertainty
-# half_life = "log(2)/kd"
-
-# [integrator]
-# rtol = 1e-7
-'''
-
-_DATA = """\
-time,S,P
-0,9.96,0.01
-0.5,9.39,0.73
-1,8.48,1.34
-2,7.18,2.48
-3,5.82,3.43
-4,4.71,4.28
-6,2.60,5.19
-8,1.02,5.49
-10,0.24,4.94
-13,0.03,3.59
-16,0.03,2.53
-20,0.02,1.59
-"""
+    KINETICS = "kinetics"
+    PK = "pk"
+    EPI = "epi"
+    INPUT = "input"
 
 
 def new(
     name: Annotated[str, typer.Argument(help="Name of the problem: letters, digits, '-' and '_'.")] = "problem",
+    kind: Annotated[
+        Kind, typer.Option(help="Reactions; doses given to people; an epidemic with an event; a recorded input.")
+    ] = Kind.KINETICS,
 ) -> None:
-    """Write a commented problem file NAME.toml with data NAME.csv that fits as it is.
+    """Write a commented problem file NAME.toml with its data NAME.csv that fits as it is.
 
-    Example: odefit new growth; odefit fit growth.toml
+    Examples: odefit new growth; odefit fit growth.toml
+
+    odefit new tablets --kind pk
     """
     stem = name.removesuffix(".toml")
     if not re.fullmatch(r"[A-Za-z0-9_-]+", stem):
         raise OdefitError(f"'{name}' is not a name for a problem; use letters, digits, '-' and '_'.")
-    files = {Path(f"{stem}.toml"): _PROBLEM.format(name=stem), Path(f"{stem}.csv"): _DATA}
+    sources = sorted((_STARTING_FILES / kind).glob(f"{_NAME}*"), key=lambda path: (path.suffix != ".toml", path.stem))
+    files = {
+        Path(source.name.replace(_NAME, stem)): source.read_text(encoding="utf-8").replace(_NAME, stem)
+        for source in sources
+    }
     for path in files:
         if path.exists():
             raise OdefitError(f"'{path}' is there already; nothing was written. Give another name.")
     for path, text in files.items():
         write_text(path, text)
-    print(f"wrote {stem}.toml and {stem}.csv; now run: odefit fit {stem}.toml")
+    *first, last = map(str, files)
+    print(f"wrote {', '.join(first)} and {last}; now run: odefit fit {stem}.toml")
