@@ -403,3 +403,17 @@ def test_data_at_one_time_only_are_named():
         model=of.Model.from_text("A' = -k*A\nA(0) = 1"), parameters=[of.Parameter("k", 1.0)], measurements=data
     )
     assert values_of(problem).missing == {"k": "'A' is measured at one time only"}
+
+
+@pytest.mark.parametrize(
+    ("times", "values", "why"),
+    [
+        ([1.0, 2.0, 3.0], [1.0, 1e200, 2.0], "the numbers of 'A' are larger than 1e100"),
+        ([1.0, 1.0 + 1e-15, 3.0], [1.0, 1e90, 2.0], "values of 'A' change too fast between two times"),
+    ],
+)
+def test_numbers_beyond_reason_are_not_matched(times, values, why):
+    data = of.Measurements.from_columns(times, {"A": values})
+    model = of.Model.from_text("A' = -k*A\nA(0) = 1")
+    problem = of.Problem(model=model, parameters=[of.Parameter("k", 1.0)], measurements=data)
+    assert values_of(problem).missing == {"k": why}

@@ -27,6 +27,7 @@ _UNKNOWN_FACTOR = "{} has a factor or offset that is itself unknown"
 _MOVING = "{} has a factor or offset that changes in time"
 _LARGEST = 1e100  # its square is a number, and so are sums of these
 _TOO_LARGE = "the numbers of {} are larger than 1e100"
+_TOO_STEEP = "values of {} change too fast between two times"
 _ONE_TIME = "{} is measured at one time only"
 _NO_OVERLAP = "what is measured has no times in common"
 
@@ -252,7 +253,11 @@ class MatchingData:
                 times = np.append(experiment.start, times[later])
                 values = np.append(first, values[later])
                 sigma = np.append(_LEAST_SIGMA * sigma.max(), sigma[later])
-            if times.size > 1:
+            with np.errstate(over="ignore"):
+                steepest = float(np.abs(np.diff(values) / np.diff(times)).max(initial=0.0))
+            if not steepest < _LARGEST:
+                self.unusable[name] = _TOO_STEEP
+            elif times.size > 1:
                 result.append(Series(name, rows[k], float(offsets[k, 0]), n_data, times, values, sigma))
             else:
                 self.unusable[name] = _ONE_TIME
