@@ -9,6 +9,7 @@ import pytest
 from scipy.linalg import null_space, qr
 
 from odefit.solve import Heavy, HeavyMisfit, LeastSquares, Scaling, Triangle
+from odefit.solve.continuation import reweighted
 from odefit.solve.contract import NO_HEAVY
 from odefit.solve.factor_step import FactorSteps
 from odefit.solve.steps import DAMPED, SUBSPACE
@@ -334,3 +335,11 @@ def test_full_step_in_a_box_promises_what_a_gradient_step_does(seed):
         v = np.clip(t * (r.T @ b), lower, upper)
         best = max(best, 0.5 * (b @ b - np.sum((r @ v - b) ** 2)))
     assert step.promised >= 0.09 * best
+
+
+def test_a_weight_too_large_for_a_number_makes_the_value_infinite():
+    nothing = np.zeros(0)
+    heavy = HeavyMisfit(np.array([1e200]), np.array([1.0]), 2.0)
+    point = LeastSquares(nothing, 0, 0.0, nothing, None, 0.0, 0.0, heavy)
+    assert reweighted(point, np.array([1e10])).value == np.inf
+    assert reweighted(point, np.array([np.inf])).value == 2.0

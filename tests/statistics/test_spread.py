@@ -20,3 +20,9 @@ def test_errors_are_numbers_where_variances_are_none(size: float) -> None:
     left = units[:, None] * root
     np.testing.assert_allclose(DenseSpread(left @ square_root(middle)).errors, units * expected, rtol=1e-12)
     np.testing.assert_allclose(SparseSpread(csr_array(left), csr_array(middle)).errors, units * expected, rtol=1e-12)
+
+
+def test_what_is_no_number_warns_nobody() -> None:
+    root = np.array([[np.inf, 1.0], [1e200, 0.0]])
+    assert not np.isfinite(DenseSpread(root).rows(slice(None))[0, 0])
+    assert not DenseSpread(root).is_finite

@@ -41,7 +41,8 @@ def reweighted(point: Evaluation, root: Array) -> Evaluation:
         return point
     heavy = point.heavy
     finite = np.isfinite(root)
-    value = heavy.light + 0.5 * float(np.sum(np.square(root[finite] * heavy.misfit[finite])))
+    with np.errstate(over="ignore"):  # an infinite value is no number to go to
+        value = heavy.light + 0.5 * float(np.sum(np.square(root[finite] * heavy.misfit[finite])))
     linear = None if point.linear is None else point.linear.reweighted(root)
     return point._replace(value=value, linear=linear, heavy=HeavyMisfit(heavy.misfit, root, heavy.light))
 

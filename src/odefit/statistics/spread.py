@@ -44,7 +44,7 @@ class DenseSpread:
 
     @cached_property
     def _covariance(self) -> Array:
-        with np.errstate(over="ignore"):  # variances may be no numbers where errors are
+        with np.errstate(over="ignore", invalid="ignore"):  # variances may be no numbers where errors are
             return self.spread @ self.spread.T
 
     @property
@@ -92,7 +92,7 @@ class SparseSpread:
 
     def rows(self, which: slice) -> Array:
         """See `Spread`."""
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             return (self._left[which] @ self.root.T).toarray()
 
     def of(self, members: list[int]) -> Array:
