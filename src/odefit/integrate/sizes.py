@@ -6,7 +6,9 @@ their units.
 **Unless something else is asked for**, atol_i is the *usual* number, 1e-9, or smaller for states that are small:
 
 - A state that begins at ``|y_i(0)| < 1``, but not at zero: 1e-9 of that value.
-- A state that begins at zero and at all outputs remains below 1e-3: the run is repeated with 1e-9 of the largest value.
+- A state that begins at zero, where at all outputs no state at all is above 1e-3, so that amounts are counted in small
+  units (a small intermediate among large states needs no such care): the run is repeated with 1e-9 of its largest
+  value.
   (Not in implicit methods, see `time_loop`.)  In the first run its error may have been as large as itself, so this may
   happen again.  If the repeated run needs very many steps, rounding errors of larger states are all there is of the
   state, and the usual number is taken after all.
@@ -54,7 +56,7 @@ PILOT_RTOL, PILOT_STEPS = 1e-3, 200
 USUAL = 0.0
 """The aim of states for which nothing is asked for."""
 USUAL_ATOL, PART_OF_RTOL = 1e-9, 1e-2  # the default of rtol is 1e-7
-_SMALL = 1e-3  # a state that begins at zero and stays below this has a tolerance of its own
+_SMALL = 1e-3  # where all states stay below this, those that begin at zero have tolerances of their own
 MOST_REPEATS = 4
 
 
@@ -135,11 +137,13 @@ def note_largest(y, largest):
 
 @kernel(inline=True)
 def tighten_small(aims, rtol, y0, largest, atol):
-    """Set the tolerances of states that were small beside theirs; tell whether there were any."""
-    found = False
+    """Set the tolerances of states that were small beside theirs, if all states were; tell whether there were any."""
+    all_small, found = True, False
+    for i in range(largest.size):
+        all_small = all_small and max(largest[i], abs(y0[i])) < _SMALL
     for i in range(largest.size):
         tolerance = usual_tolerance(rtol) * largest[i]
-        if aims[i] == USUAL and y0[i] == 0.0 and NO_SIZE < tolerance < _SMALL * atol[i]:
+        if all_small and aims[i] == USUAL and y0[i] == 0.0 and NO_SIZE < tolerance < _SMALL * atol[i]:
             atol[i] = tolerance
             found = True
         largest[i] = 0.0
