@@ -78,6 +78,12 @@ def test_sides_of_a_dose():
     np.testing.assert_allclose(np.abs(made.evaluate().residuals), [0.0, 3.0])
 
 
+def test_the_state_behind_a_dose_where_nothing_else_was_measured():
+    columns = {"experiment": ["main"] * 2, "time": [0.0, 0.0], "observable": ["x"] * 2, "value": [0.0, 0.0]}
+    made = problem(DECAY, of.Dose(0.0, "x", 3.0), data=of.Measurements(**columns, side=[-1, 1]))
+    np.testing.assert_allclose(np.abs(made.evaluate().residuals), [0.0, 3.0])
+
+
 def test_a_dose_at_the_start_comes_after_the_initial_value():
     made = problem(DECAY, of.Dose(2.0, "x", 3.0), start=2.0)
     np.testing.assert_allclose(simulated(made, times=np.array([2.0, 3.0])), [0.0, 3.0 * np.exp(-0.7)], rtol=1e-8)

@@ -183,15 +183,16 @@ def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array)
             continue
         source = rows[np.lexsort((data.after[rows], data.time[rows]))]
         times, after, at = _output_times(data.time[source], data.after[source])
+        start = experiment.start
         stops = compiled_structure(problem).tables[number].jumps if problem.model.tables or problem.tables else _NONE
         result.append(
             Observation(
                 experiment=number,
-                t0=experiment.start,
+                t0=start,
                 times=times,
                 after=after,
                 stops=stops,
-                ends=piece_ends(experiment.start, times, stops),
+                ends=np.array([start]) if after.any() and times[-1] <= start else piece_ends(start, times, stops),
                 at=at,
                 observable=codes[source],
                 value=data.value[source].copy(),
