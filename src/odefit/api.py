@@ -111,7 +111,8 @@ def simulate(
     Returns
     -------
     DataFrame
-        Columns experiment, time, then all states and definitions.  Where the integration could not
+        Columns experiment, time, then all states and definitions; aggregates over the interval of a measurement are
+        those since the row before, or the start.  Where the integration could not
         go on, values are NaN and a `SimulationWarning` says why.
     """
     if parameters:
@@ -120,11 +121,13 @@ def simulate(
     parts: list[_Part] = []
     for number, experiment in enumerate(problem.experiments):
         experiment_times = data_times(problem, experiment, times)
-        seeds, trajectory = solve_experiment(problem, compiled, compiled.theta_start, number, experiment_times)
+        seeds, trajectory = solve_experiment(
+            problem, compiled, compiled.theta_start, number, experiment_times, in_intervals=True
+        )
         if trajectory.status is not Status.OK:
             message = f"experiment '{experiment.name}': {trajectory.sentence(compiled.model(number))}"
             warnings.warn(message, SimulationWarning, stacklevel=2)
-        curves = curves_of(problem, compiled, number)
+        curves = curves_of(problem, compiled, number, in_intervals=True)
         u = compiled.new_inputs(number)
         values = curves.values(experiment_times, trajectory.y, seeds.p, u)
         refusal = compiled.structure.tables[number].refusal(u)

@@ -144,10 +144,10 @@ EXPERIMENT_MISTAKES = {
         ProblemError,
         r"experiment 'a' has no period; give at least Period\(start\)",
     ),
-    "two periods": (
-        lambda: Experiment("a", (Period(), Period(1.0))),
-        UnsupportedError,
-        "several periods in experiment 'a'",
+    "start is text": (
+        lambda: Experiment("a", (Period("t1"),)),
+        ProblemError,
+        r"experiment 'a' starts at 't1'; the start of an experiment is a number \(that of a later period may be an",
     ),
     "events": (
         lambda: Experiment("a", events=("e",)),
@@ -231,7 +231,7 @@ MEASUREMENT_MISTAKES = {
         ProblemError,
         "time 1, 'x': it has both a sigma and a weight; give one",
     ),
-    "since": ({"since": [0.0, NAN]}, UnsupportedError, r"interval observables \(a 'from' column\)"),
+    "since": ({"since": [5.0, NAN]}, ProblemError, r"its interval is from 5 to 0; it must begin before it ends\."),
     "censoring": ({"censoring": [0, 1]}, UnsupportedError, "censored measurements"),
     "coords": ({"coords": {"r": [0.0, 1.0]}}, UnsupportedError, "measurements with coords"),
     "noise_args": ({"noise_args": {"s": [0.0, 1.0]}}, UnsupportedError, "measurements with noise_args"),

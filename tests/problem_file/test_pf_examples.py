@@ -238,7 +238,6 @@ CHEM_STEPS = [
     ("linear = true of 'eB'", [('eB = { per = "wavelength", linear = true', 'eB = { per = "wavelength", start = 1')]),
     ("linear = true of 'eC'", [('eC = { per = "wavelength", linear = true', 'eC = { per = "wavelength", start = 1')]),
     (r"an estimated sigma in \[noise\] absorbance", [('absorbance = "estimate"', 'absorbance = "1 %"')]),
-    ("A\\(t=3600\\)|at a point", [('[derived]\nconv_1h = "1 - A(t=3600)/A(t=0)"\n', "")]),
 ]
 
 PK_FILES = {
@@ -249,12 +248,9 @@ PK_FILES = {
 # only what is refused uses these
 OF_SIGMA = [('prop = { start = 0.15, scale = "log" }\nadd = { start = 0.02, scale = "log" }\n', "")]
 PK_STEPS = [
-    ("integral", [("urine = integral(CLr*Cp, over=t)", "urine = CLr*Cp")]),
     (r"'below' in \[noise\] Cp", [(", below = 0.05", "")]),
     ('the distribution "lognormal" in .noise. urine', [('distribution = "lognormal", ', "")]),
     ("Vp >= V", [('"Vp >= V", ', ""), ("log(2)*V/CL", "log(2)*V/CLpop")]),
-    ("max|over", [('Cmax = "max(Cp, over=t)"\n', "")]),
-    ("integral", [('AUC24 = "integral(Cp, over=t, from=0, to=24)"\n', "")]),
     (
         "an expression for sigma in .noise. Cp .* depends on the state 'central'",
         [('sigma = "sqrt(add^2 + (prop*Cp)^2)"', "sigma = 0.02"), *OF_SIGMA],
@@ -310,25 +306,19 @@ BATTERY_STEPS = [
     ("space derivatives", [("cp' = div(Dp*d(cp, x), x)", "cp' = -Dp*cp/Rp")]),
     (r"values at a point such as cn\(r=", [("cn(r=Rn)", "cn")]),
     (r"values at a point such as cp\(x=", [("cp(x=Rp)", "cp")]),
-    (r"aggregates such as mean\(", [("mean(cn, over=r)", "cn")]),
+    (r"aggregates over a grid, such as mean\(", [("mean(cn, over=r)", "cn")]),
     ("an estimated sigma in .noise. V", [('sigma = "estimate"', "sigma = 0.01"), ("[parameters]\n", CONSTANTS)]),
     (r"'correlated' in \[noise\] V", [(", correlated = true", "")]),
 ]
 
 EPI_FILES = {"cases.csv": "date,cases,deaths,sero\n2020-03-02,10,3,\n2020-03-03,12,1,0.1\n"}
 EPI_STEPS = [
-    (r"aggregates such as integral", [("integral(sigma*E, over=t)", "sigma*E")]),
-    (r"aggregates such as integral", [("integral(gamma*I, over=t)", "gamma*I")]),
     ('the distribution "negbinomial" in .noise. cases', [('{ distribution = "negbinomial", phi = "phi" }', '"5 %"')]),
     ('the distribution "poisson" in .noise. deaths', [('"poisson"', '"5 %"')]),
-    ('the distribution "binomial" in .noise. sero', [('{ distribution = "binomial", n = "tested" }', "0.05")]),
     (
-        "values at a point such as Rt",
-        [
-            ('Rt_end = "Rt(t=150)"\n', ""),
-            # only what is refused uses these
-            ('phi = { start = 10, scale = "log" }\n', ""),
-        ],
+        'the distribution "binomial" in .noise. sero',
+        # phi is used only where it was refused
+        [('{ distribution = "binomial", n = "tested" }', "0.05"), ('phi = { start = 10, scale = "log" }\n', "")],
     ),
 ]
 
@@ -408,7 +398,7 @@ def test_epi(project):
     problem = loaded(project, "epi")
     assert problem.measurements.time.tolist() == [1, 1, 1, 2, 2, 2]
     assert [(e.name, e.until) for e in problem.experiments] == [("forecast", 180)]
-    assert problem.derived == {"R0": "b1/gamma"}
+    assert problem.derived == {"R0": "b1/gamma", "Rt_end": "Rt(t=150)"}
     assert len(problem.constraints) == 3
     assert [event.text for event in problem.model.events] == ["at t = t_import: E += 50"]
     assert problem.event_times({}, 0) == [10.0]

@@ -232,7 +232,11 @@ CELLS = {
     "sigma of time": ("time,A,time.sigma\n0,1,1\n", "no measured column 'time'"),
     "below column": ("time,A,below\n0,1,1\n", "not supported yet: the data column 'below' in 'd.csv'"),
     "above column": ("time,A,above\n0,1,1\n", "not supported yet: the data column 'above'"),
-    "from column": ("time,A,from\n0,1,1\n", "not supported yet: the data column 'from'"),
+    "from column": ("time,A,from\n0,1,1\n", "line 2, column 'A': its interval is from 1 to 0; it must begin"),
+    "from of a state": (
+        "time,A,from\n2,1,1\n",
+        "its interval begins at 1, but 'A' is measured at a time; leave 'from'",
+    ),
     "side column": ("time,A,side\n0,1,later\n", "line 2, column 'side': 'later' is no side"),
     "tidy below": ("time,observable,value,below\n0,A,1,1\n", "not supported yet: the data column 'below'"),
     "tidy column": ("time,observable,value,sgma\n0,A,1,1\n", "'sgma' without a meaning; did you mean 'sigma'"),

@@ -23,8 +23,9 @@ from typing import Any
 
 import casadi as ca
 
-from odefit.compile.events import Kind, SymbolicEvents
+from odefit.compile.events import Kind, SymbolicEvents, texts_of
 from odefit.compile.functions import SymbolicFunction
+from odefit.compile.gathering import watched
 from odefit.compile.switches import PIECE_LENGTH, PIECE_START, Split, smooth, split_at_conditions, stretched
 from odefit.compile.table_inputs import PlacedTables, TableShape, TimeCall
 from odefit.errors import ProblemError, UnsupportedError
@@ -83,7 +84,7 @@ def variant_of(
     model = problem.model
     moving = {model.time, *model.states}
     ever = {name for e in problem.experiments for name in e.overrides if state_of_initial(name) is None}
-    overrides = {name: text for name, text in pattern if state_of_initial(name) is None}
+    overrides = dict(pattern)
     computed = {p.name: p.expression for p in problem.parameters if p.expression is not None}
     replacing = computed_parameters(problem)
     for name, text in overrides.items():
@@ -99,10 +100,21 @@ def variant_of(
             inlined.append((name, text))
         elif not moves and name in model.definitions:
             lifted.append(name)
+    lifted += _initial_values_in(problem, [*overrides.values(), *computed.values(), *texts_of(events)])
     fixed = Variant(tuple(lifted), tuple(inlined), tables, events)
     split = split_of(problem, fixed)
     moving = split is not None and split.depends_on_parameters(model.symbols[model.time])
     return replace(fixed, moving=moving or (bool(events) and events_of(problem, fixed).moving))
+
+
+def _initial_values_in(problem: Problem, texts: Iterable[str | None]) -> list[str]:
+    """Return the names ``A(0)`` in the equations, and in such texts: they are entries of p."""
+    model = problem.model
+    events = (one for event in model.events for one in (event.time, *event.changes.values()))
+    further = {*sigma_expressions(problem).values(), *texts} - {None}
+    read = (problem.expression(text) for text in further if text is not None)
+    used = names_in(stack((*model.rhs.values(), *model.definitions.values(), *events, *read)))
+    return [name for name in model.initial_values if name in used]
 
 
 def split_of(problem: Problem, variant: Variant) -> Split | None:
@@ -150,7 +162,7 @@ def parameters_of(problem: Problem, variant: Variant) -> tuple[str, ...]:
     sigmas = (resolve_in_experiment(problem, problem.expression(text), None) for text in texts)
     further = {name for sigma in sigmas for name in names_in(sigma)} & {*problem.own_symbols} - {*by_row}
     further |= {name for shape in variant.tables for name in shape.names} & {*problem.own_symbols}
-    of_doses = dict.fromkeys(text for kind in variant.events for text in kind.texts)
+    of_doses = dict.fromkeys(texts_of(variant.events))
     doses = (resolve_in_experiment(problem, problem.expression(text), None) for text in of_doses)
     further |= {name for dose in doses for name in names_in(dose)} & {*problem.own_symbols} - {*by_row}
     model = (name for name in problem.model.parameters if name not in by_row)
@@ -177,7 +189,7 @@ def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> Symbol
         state = state_of_initial(name)
         if state is not None:
             initial[state] = value
-        elif name not in inlined:
+        if name not in inlined:
             replacing[name] = value
     names = parameters_of(problem, variant)
     # the value of an inlined parameter is not used: its expression stands in the right-hand side; kernels fill in
@@ -268,6 +280,12 @@ def model_functions(
         else _right_hand_side(split, tables, time, y, p, moving=variant.moving),
         "observe": SymbolicFunction("observe", time, by_measurement, ("y", "p", "a"), observed[:m]),
     }
+    watch = watched(
+        model, y, ca.vertcat(p, piece), tables.inputs,
+        lambda parts: tables.placed(stack(_resolved_in(problem, variant, parts))),
+    )  # fmt: skip
+    if watch is not None:
+        functions["watch"] = watch
     if texts:
         functions["sigma"] = SymbolicFunction("sigma", time, by_measurement, ("y", "p", "a"), observed[m:])
     if split is not None and (split.inputs.numel() or variant.events):

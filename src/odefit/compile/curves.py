@@ -27,26 +27,49 @@ Array = npt.NDArray[np.float64]
 _NOTHING = np.empty(0)
 
 
-def curves_of(problem: Problem, compiled: CompiledProblem, e: int, *, by_row: bool = False) -> Curves:
+def curves_of(
+    problem: Problem,
+    compiled: CompiledProblem,
+    e: int,
+    *,
+    by_row: bool = False,
+    in_intervals: bool = False,
+    names: tuple[str, ...] = (),
+) -> Curves:
     """Return the curves of experiment number `e`; those that change the same in the model share them."""
     variant = compiled.variant(e)
-    return variant.kept.get(("curves", by_row), lambda: Curves(problem, variant.symbolic, by_row=by_row))
+    return variant.kept.get(
+        ("curves", by_row, in_intervals, names),
+        lambda: Curves(problem, variant.symbolic, by_row=by_row, in_intervals=in_intervals, names=names),
+    )
 
 
 class Curves:
-    """All states and definitions of one variant of a problem's model.
+    """All states and definitions of one variant of a problem's model, or those with these names.
 
     Definitions that use a parameter which depends on the single measurement have no curve and are left out,
-    unless `by_row` asks for them: then the arguments ``a`` of one measurement must be given.
+    unless `by_row` asks for them: then the arguments ``a`` of one measurement must be given.  Aggregates over the
+    interval of a measurement are left out, unless the times are `in_intervals`.
     """
 
-    def __init__(self, problem: Problem, variant: Variant, *, by_row: bool = False) -> None:
-        everything = (*problem.model.shown, *problem.model.definitions)
+    def __init__(
+        self,
+        problem: Problem,
+        variant: Variant,
+        *,
+        by_row: bool = False,
+        in_intervals: bool = False,
+        names: tuple[str, ...] = (),
+    ) -> None:
+        everything = names or (*problem.model.shown, *problem.model.definitions)
         observe = model_functions(problem, variant, everything)["observe"]
         arguments = dict(observe.arrays)["a"]
         kept = list(range(len(everything)))
         if arguments.numel() and not by_row:
             kept = [i for i in kept if not ca.depends_on(observe.out[i], arguments)]
+        if problem.model.intervals and not in_intervals:
+            gathered = ca.vertcat(*(problem.model.symbols[name] for name in problem.model.intervals))
+            kept = [i for i in kept if not ca.depends_on(observe.out[i], gathered)]
         self.names = tuple(everything[i] for i in kept)
         out = observe.out[kept] if kept else ca.SX(0, 1)
         self._symbolic = replace(observe, name="curves", out=out)

@@ -11,12 +11,15 @@ is a number and else how much later it is repeated, and adds ``fraction * amount
 expression.  One that takes the time a_2 (or an expression) is two kinds: it raises the rate at which the state is
 supplied, which a state of its own holds, and lowers it again.  What a state is set to is never a fraction.
 
+Where a later period of an experiment begins, states are set, those among them that hold what it replaces
+(`odefit.problem.periods`).  Its a_2 is where the period before begins: it cannot begin earlier.
+
 Where a moment depends on parameters, so do the ends of pieces; see `odefit.compile.switches`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -29,9 +32,10 @@ from odefit.errors import UnsupportedError
 from odefit.model.events import rate_name
 from odefit.problem import Experiment, Problem
 from odefit.problem.events import Dose
+from odefit.problem.periods import PeriodChange, changes_of_periods
 from odefit.problem.resolution import names_in, tables_in
 
-AT_ONCE, BEGIN, END = range(3)
+AT_ONCE, BEGIN, END, PERIOD = range(4)
 N_ARGUMENTS = 3
 Integers = npt.NDArray[np.int64]
 Array = npt.NDArray[np.float64]
@@ -43,7 +47,7 @@ class Kind(NamedTuple):
     Attributes
     ----------
     statement
-        Number of the event of the model; -1: it is a dose.
+        Number of the event of the model; -1: it is a dose, or belongs to a period.
     target, how
         The state, and "add" or "set".
     time, amount, duration
@@ -51,7 +55,9 @@ class Kind(NamedTuple):
     lag, fraction
         Of the target, as texts.
     part
-        AT_ONCE, or BEGIN or END of one that takes time.
+        AT_ONCE, or BEGIN or END of one that takes time; PERIOD: a state that is set where a period begins, no dose.
+    before
+        Where the period before that one begins, if that is an expression.
     """
 
     statement: int = -1
@@ -63,11 +69,18 @@ class Kind(NamedTuple):
     lag: str | None = None
     fraction: str | None = None
     part: int = AT_ONCE
+    before: str | None = None
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """All expressions of a dose."""
-        return tuple(text for text in (self.time, self.amount, self.duration, self.lag, self.fraction) if text)
+        """All expressions of a dose or period."""
+        every = (self.time, self.amount, self.duration, self.lag, self.fraction, self.before)
+        return tuple(text for text in every if text)
+
+
+def texts_of(kinds: Iterable[Kind]) -> tuple[str, ...]:
+    """Return all expressions of doses."""
+    return tuple(text for kind in kinds for text in kind.texts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,8 +125,16 @@ NO_OCCURRENCES = Occurrences(np.empty(0, np.int64), np.empty(0))
 def kinds_of(problem: Problem, experiment: Experiment) -> tuple[Kind, ...]:
     """Return the kinds of events of an experiment: those of the model first."""
     statements = (Kind(statement=k) for k in range(len(problem.model.events)))
+    periods = (_kind_of_change(change) for change in changes_of_periods(problem.model, experiment))
     doses = (kind for dose in experiment.events for kind in _kinds_of_dose(problem, dose))
-    return tuple(dict.fromkeys((*statements, *doses)))
+    return tuple(dict.fromkeys((*statements, *periods, *doses)))
+
+
+def _kind_of_change(change: PeriodChange) -> Kind:
+    time, before, amount = (
+        value if isinstance(value, str) else None for value in (change.time, change.before, change.value)
+    )
+    return Kind(-1, change.target, "set", time, amount, part=PERIOD, before=before)
 
 
 def _kinds_of_dose(problem: Problem, dose: Dose) -> tuple[Kind, ...]:
@@ -131,18 +152,28 @@ def _text(value: float | str | None) -> str | None:
 def occurrences_of(problem: Problem, experiment: Experiment) -> Occurrences:
     """Return what happens in an experiment."""
     number = {kind: k for k, kind in enumerate(kinds_of(problem, experiment))}
-    kinds = list(range(len(problem.model.events)))
-    arguments = [(0.0, 0.0, 0.0)] * len(kinds)
+    events = problem.model.events
+    kinds = [k for k, event in enumerate(events) if event.first]
+    arguments: list[tuple[float, ...]] = [(0.0, 0.0, 0.0)] * len(kinds)
+    for change in changes_of_periods(problem.model, experiment):  # the new conditions come before what else is done
+        kinds.append(number[_kind_of_change(change)])
+        arguments.append(_numbers(change.time, change.value, change.before))
+    further = [k for k, event in enumerate(events) if not event.first]
+    kinds += further
+    arguments += [(0.0, 0.0, 0.0)] * len(further)
     for dose in experiment.events:
-        first, amount, duration = (
-            0.0 if isinstance(value, str) else float(value) for value in (dose.time, dose.amount, dose.duration)
-        )
+        first, amount, duration = _numbers(dose.time, dose.amount, dose.duration)
         for k in range(dose.count):
             later = k * dose.every if k else 0.0
             for kind in _kinds_of_dose(problem, dose):
                 kinds.append(number[kind])
                 arguments.append((first + later, amount, duration))
     return Occurrences(np.array(kinds, dtype=np.int64), np.array(arguments, dtype=float).reshape(-1))
+
+
+def _numbers(*values: float | str) -> tuple[float, ...]:
+    """Return the numbers among values, 0 for those that are expressions."""
+    return tuple(0.0 if isinstance(value, str) else float(value) for value in values)
 
 
 class SymbolicEvents:
@@ -187,7 +218,9 @@ class SymbolicEvents:
         moment = value(kind.time, ca.SX(0)) + a[0] + value(kind.lag, ca.SX(0))
         amount = value(kind.fraction, ca.SX(1)) * value(kind.amount, a[1])
         target = kind.target
-        if kind.part != AT_ONCE:
+        if kind.part == PERIOD:
+            moment = ca.if_else(moment >= value(kind.before, a[2]), moment, ca.SX.nan())
+        elif kind.part != AT_ONCE:
             duration, target = value(kind.duration, a[2]), rate_name(kind.target)
             amount = amount / duration if kind.part == BEGIN else -amount / duration
             end = ca.if_else(duration > 0, moment + duration, ca.SX.nan())  # it cannot end before it begins

@@ -28,6 +28,7 @@ from odefit.compile.conditions import (
 from odefit.compile.edges import states_at_edges
 from odefit.compile.events import EventFunctions, Kind, kinds_of
 from odefit.compile.functions import FunctionLibrary, NativeFunction
+from odefit.compile.gathering import NO_GATHERINGS, Gatherings, gatherings_of
 from odefit.compile.penalties import penalty_function
 from odefit.compile.switches import Split
 from odefit.compile.table_inputs import TableShape, TimeCall, shapes_of
@@ -74,7 +75,7 @@ class CompiledModel:
     ``rhs.value(t, y, p, u, out)``, its Jacobian with respect to (y, p) in CSR, and D2f[v, w].  What integrators work
     out from its pattern is `kept` here.  `switches` say where its inputs u change (None: it has none), `on_states`
     names conditions on states.  `time_calls` are the calls of tables in it whose knots are times, `moving_calls` text
-    and table of those whose argument changes otherwise.
+    and table of those whose argument changes otherwise.  `gathering` tells which states are aggregates over time.
     """
 
     states: tuple[str, ...]
@@ -84,6 +85,7 @@ class CompiledModel:
     on_states: tuple[str, ...] = ()
     time_calls: tuple[TimeCall, ...] = ()
     moving_calls: tuple[tuple[str, str], ...] = ()
+    gathering: Gatherings = NO_GATHERINGS
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
     @cached_property
@@ -189,7 +191,8 @@ def _build_variant(problem: Problem, variant: Variant) -> NativeVariant:
         switches = _switches(library, split, problem, variant)
     on_states = () if split is None else split.on_states
     calls = time_calls(problem, variant)
-    model = CompiledModel(problem.model.states, names, library["rhs"], switches, on_states, *calls)
+    gathering = gatherings_of(problem.model, library["watch"] if "watch" in functions else None)
+    model = CompiledModel(problem.model.states, names, library["rhs"], switches, on_states, *calls, gathering)
     relative = states_at_edges(functions["observe"].value, library["rhs"], n)
     return NativeVariant(model, library["observe"], sigma, variant, relative)
 

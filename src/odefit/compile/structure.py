@@ -173,6 +173,9 @@ class CompiledStructure:
                 used[model.switches.events.moments.col.astype(np.int64)] = True
                 col = model.switches.events.changes.col.astype(np.int64)
                 used[col[col >= 1 + n] - 1 - n] = True
+        if model.gathering.watch is not None:  # of ((t, y), p)
+            col = model.gathering.watch.col.astype(np.int64)
+            used[col[col >= 1 + n] - 1 - n] = True
         entries = np.repeat(used, np.diff(function.row_ptr))
         return np.unique(function.col[entries]).astype(np.int64)
 

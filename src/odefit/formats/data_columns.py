@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from odefit.errors import ProblemError, UnsupportedError, suggestion
-from odefit.formats.data_options import PLANNED, RESERVED, ROW, TIDY, DataOptions
+from odefit.formats.data_options import FROM, PLANNED, RESERVED, ROW, TIDY, DataOptions
 from odefit.formats.sheet import Sheet
 from odefit.model import Model
 from odefit.model.names import normal_form
@@ -76,8 +76,9 @@ class DataNames:
         """Return the columns that hold text."""
         dates = self.times(options) if options.origin is not None else ()
         melted = () if options.melt is None else (options.melt.into,)
-        side = () if "side" in (self.observables or ()) else ("side",)
-        return frozenset({"experiment", "observable", *side, *self.groups, *melted, *dates})
+        row = [name for name in ("side", FROM) if name not in (self.observables or ())]
+        texts = [name for name in row if name != FROM or options.origin is not None]
+        return frozenset({"experiment", "observable", *texts, *self.groups, *melted, *dates})
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,7 @@ def _matrix(sheet: Sheet, time: str, into: str, names: DataNames) -> Layout:
         raise ProblemError(f"{sheet.name} has a column '{into}' already, so [data] melt cannot make it; rename one.")
     groups = tuple(name for name in names.groups if name in sheet)
     spreads = tuple(name for name in SPREADS if name in sheet)
-    known = {time, "experiment", "side", *spreads, *groups}
+    known = {time, "experiment", "side", FROM, *spreads, *groups}
     values = []
     for name in sheet.columns:
         if name in PLANNED:
@@ -180,8 +181,8 @@ def _wide(sheet: Sheet, time: str, names: DataNames) -> Layout:
     groups = tuple(name for name in names.groups if name in sheet)
     observables = names.observables or ()
     spreads = tuple(name for name in SPREADS if name in sheet and name not in observables)
-    side = () if "side" in observables else ("side",)
-    known = {time, "experiment", *side, *groups, *spreads}
+    row = [name for name in ("side", FROM) if name not in observables]
+    known = {time, "experiment", *row, *groups, *spreads}
     values = []
     for name in sheet.columns:
         if name in known or _serves(sheet, name, known):

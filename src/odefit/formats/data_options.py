@@ -12,8 +12,10 @@ from odefit.formats.data_dates import origin_of
 from odefit.formats.sections import check_keys, table, text
 
 TIDY = ("observable", "value")
-ROW = ("experiment", "sigma", "weight", "side")
-PLANNED = ("below", "above", "from")
+FROM = "from"
+"""The column that says where the interval of a row begins."""
+ROW = ("experiment", "sigma", "weight", "side", FROM)
+PLANNED = ("below", "above")
 RESERVED = ("time", "row", *TIDY, *ROW, *PLANNED)
 """Columns with a meaning of their own."""
 

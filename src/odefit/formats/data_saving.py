@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from odefit.errors import ProblemError
-from odefit.formats.data_options import RESERVED
+from odefit.formats.data_options import FROM, RESERVED
 from odefit.formats.sheet import MISSING, Column
 from odefit.problem import Problem
 
@@ -26,6 +26,8 @@ def data_csv(problem: Problem) -> str:
             columns[kind] = _numbers(getattr(data, kind))
     if data.after.any():
         columns["side"] = ["after" if after else "before" for after in data.after.tolist()]
+    if not np.isnan(data.since).all():
+        columns[FROM] = _numbers(data.since)
     if not np.array_equal(data.row, np.arange(len(data))):
         if np.any(np.abs(data.row) >= 2**53):
             raise ProblemError("the measurements have numbers of rows beyond 2^53, which cannot be saved.")

@@ -125,6 +125,7 @@ def joined(parts: Sequence[Values], options: DataOptions, names: DataNames) -> M
             sigma=_stacked([part.sigma for part in parts]),
             weight=_stacked([part.weight for part in parts]),
             side=_stacked([part.side for part in parts]),
+            since=_stacked([part.since for part in parts]),
             groups={
                 name: _stacked([part.groups.get(name, np.full(len(part.value), "", dtype=object)) for part in parts])
                 for name in groups

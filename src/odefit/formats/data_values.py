@@ -12,7 +12,7 @@ import numpy.typing as npt
 from odefit.errors import MeasurementError, ProblemError, UnsupportedError, suggestion
 from odefit.formats.data_columns import DataNames, Layout, layout_of
 from odefit.formats.data_dates import date_of, days_since
-from odefit.formats.data_options import DataOptions
+from odefit.formats.data_options import FROM, DataOptions
 from odefit.formats.sheet import MISSING, Column, Sheet
 from odefit.model.names import normal_form
 
@@ -29,7 +29,7 @@ class Values:
     ----------
     sheet, columns
         Where the values stand: line by line in these columns of the sheet.
-    experiment, time, observable, value, sigma, weight, side, groups
+    experiment, time, observable, value, sigma, weight, side, since, groups
         As in `Measurements`.
     row
         Which values were taken together, numbered within the sheet.
@@ -45,6 +45,7 @@ class Values:
     sigma: Array
     weight: Array
     side: npt.NDArray[np.int64]
+    since: Array
     groups: Mapping[str, Column]
 
     def place(self, index: int) -> str:
@@ -157,6 +158,7 @@ def _spread(
         sigma=spread("sigma"),
         weight=spread("weight"),
         side=np.repeat(_sides(sheet, measured=layout.kind == "wide" and "side" in layout.values), k),
+        since=np.repeat(_since(sheet, options, measured=layout.kind == "wide" and FROM in layout.values), k),
         groups=groups,
     )
 
@@ -187,6 +189,7 @@ def _tidy(
         sigma=sheet.numbers("sigma") if "sigma" in sheet else missing,
         weight=sheet.numbers("weight") if "weight" in sheet else missing,
         side=_sides(sheet),
+        since=_since(sheet, options),
         groups={name: _group(sheet, name) for name in layout.groups},
     )
 
@@ -224,6 +227,13 @@ def _sides(sheet: Sheet, *, measured: bool = False) -> npt.NDArray[np.int64]:
             )
         sides[row] = SIDES[cell]
     return sides
+
+
+def _since(sheet: Sheet, options: DataOptions, *, measured: bool = False) -> Array:
+    """Return where the interval of each row begins; NaN where nothing is said, or where it is a `measured` column."""
+    if measured or FROM not in sheet:
+        return np.full(len(sheet), np.nan)
+    return sheet.numbers(FROM) if options.origin is None else days_since(sheet, FROM, options.origin)
 
 
 def _group(sheet: Sheet, column: str) -> Column:

@@ -22,6 +22,7 @@ from odefit.problem import Experiment, Period, Table, initial_name
 
 OPTIONS = ("until", "use")
 PLANNED = ("start", "before")
+PERIODS = "periods"
 
 
 def read_experiments(
@@ -59,6 +60,7 @@ def _experiment(
     overrides: dict[str, float | str] = {}
     tables: dict[str, Table] = {}
     options: dict[str, Any] = {}
+    later: list[Period] = []
     for key, value in entry.items():
         if key in PLANNED:
             raise UnsupportedError(f"'{key}' in {where}")
@@ -66,11 +68,35 @@ def _experiment(
             options["until"] = number(f"'until' of {where}", value)
         elif key == "use":
             options["use"] = text(f"'use' of {where}", value)
+        elif key == PERIODS:
+            later = _periods(where, value)
         elif normal_form(key) in names:
             tables[normal_form(key)] = known.replaced(f"the table '{key}' in {where}", normal_form(key), value)
         else:
             overrides[normal_form(key)] = _override(f"'{key}' in {where}", value)
-    return Experiment(name, (Period(t0, overrides),), tables, **options)
+    return Experiment(name, (Period(t0, overrides), *later), tables, **options)
+
+
+def _periods(where: str, value: Any) -> list[Period]:
+    """Read the periods behind the first one."""
+    form = "write [[experiments.NAME.periods]] with from = ... for each"
+    if not isinstance(value, list) or not all(isinstance(entry, dict) for entry in value):
+        raise ProblemError(f"'{PERIODS}' of {where} must be a list of tables, not {words_for(value)}; {form}.")
+    periods = []
+    for count, entry in enumerate(value, start=2):
+        place = f"period {count} of {where}"
+        for key in PLANNED:
+            if key in entry:
+                raise UnsupportedError(f"'{key}' in {place}")
+        if "from" not in entry:
+            raise ProblemError(
+                f"{place} lacks 'from', the time at which it begins; {form} (the first is the experiment itself)."
+            )
+        overrides = {
+            normal_form(key): _override(f"'{key}' in {place}", one) for key, one in entry.items() if key != "from"
+        }
+        periods.append(Period(_override(f"'from' of {place}", entry["from"]), overrides))
+    return periods
 
 
 def _override(where: str, value: Any) -> float | str:

@@ -13,13 +13,13 @@ from typing import Any
 from odefit.errors import OdefitError, ProblemError, UnsupportedError
 from odefit.formats.data_saving import data_csv, unused_group
 from odefit.formats.event_saving import events_text
-from odefit.formats.experiment_section import OPTIONS, PLANNED
+from odefit.formats.experiment_section import OPTIONS, PERIODS, PLANNED
 from odefit.formats.problem_file import checked_units
 from odefit.formats.settings_section import settings_tables
 from odefit.formats.table_saving import TableFiles
 from odefit.formats.toml_writing import toml_block, toml_section, toml_value
 from odefit.native.places import write_atomically
-from odefit.problem import Experiment, Parameter, Problem
+from odefit.problem import Experiment, Parameter, Period, Problem
 
 
 def save_problem(problem: Problem, path: str | Path) -> Path:
@@ -107,7 +107,7 @@ def _parameter(parameter: Parameter) -> Any:
 
 def _experiment(experiment: Experiment, files: TableFiles) -> dict[str, Any]:
     overrides = experiment.overrides
-    for name in (*OPTIONS, *PLANNED):
+    for name in (*OPTIONS, *PLANNED, PERIODS):
         if name in overrides or name in experiment.tables:
             raise ProblemError(
                 f"experiment '{experiment.name}' sets '{name}', which means something else in a problem file; "
@@ -122,7 +122,20 @@ def _experiment(experiment: Experiment, files: TableFiles) -> dict[str, Any]:
         entry["until"] = experiment.until
     if experiment.use != "fit":
         entry["use"] = experiment.use
+    if experiment.later:
+        entry[PERIODS] = [_period(experiment, period) for period in experiment.later]
     return entry
+
+
+def _period(experiment: Experiment, period: Period) -> dict[str, Any]:
+    for name in ("from", *PLANNED):
+        if name in period.overrides:
+            raise ProblemError(
+                f"a period of experiment '{experiment.name}' sets '{name}', which means something else in a problem "
+                "file; rename it in the model."
+            )
+    values = {"from": period.start, **period.overrides}
+    return {name: value if isinstance(value, str) else float(value) for name, value in values.items()}
 
 
 def _data(problem: Problem, file: str) -> dict[str, Any]:

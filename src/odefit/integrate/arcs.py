@@ -13,7 +13,7 @@ import numpy as np
 from odefit.integrate.directions import slopes_of
 from odefit.integrate.explicit import shift_stages
 from odefit.integrate.rk32 import SCHEME
-from odefit.integrate.stepping import first_nonfinite
+from odefit.integrate.stepping import first_nonfinite, tolerance
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 from odefit.native.linear_systems import (
@@ -172,7 +172,7 @@ def bdf_arc(task, e, room, t, h, t_new):
     ratio, cause = -1.0, 0
     for i in range(n):
         error = max(_ERROR_CONSTANT * abs(dif[0, i] - room.old[i]), abs(delta[i]))
-        part = error / (task.atol[i] + task.rtol * max(abs(path[2, i]), abs(path[3, i])))
+        part = error / tolerance(task.atol[i], task.rtol, path[2, i], path[3, i])
         if math.isnan(part) or not math.isfinite(path[3, i]):
             return np.inf, i, n_rhs
         if part > ratio:

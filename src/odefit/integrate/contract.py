@@ -102,8 +102,9 @@ _SENTENCES = {
         "a lower bound"
     ),
     Status.UNDEFINED_EVENT: (
-        "the time of an event behind t = {t} is not a number (a duration that is not positive, a root or logarithm of "
-        "a negative number?); write it so that it has a value for all parameters within their bounds"
+        "the time of an event behind t = {t} is not a number (a duration that is not positive, a period that begins "
+        "before the one before it, a root or logarithm of a negative number?); write it so that it has a value for all "
+        "parameters within their bounds"
     ),
     Status.NONFINITE_EVENT: "the event at t = {t} gives '{cause}' a value that is not a finite number",
 }
@@ -133,6 +134,8 @@ class Run(NamedTuple):
         Per output time whether the state behind an event at that time is wanted, and not that before it.  Empty: never.
     occurrences
         What happens in the run; see `odefit.compile.events`.
+    in_intervals
+        Whether each output time ends an interval, since the one before, for the aggregates of the model.
     """
 
     t0: float
@@ -149,6 +152,7 @@ class Run(NamedTuple):
     slots: int = 0
     after: npt.NDArray[np.int64] = np.empty(0, np.int64)
     occurrences: Occurrences = NO_OCCURRENCES
+    in_intervals: bool = False
 
     @classmethod
     def of(cls, seeds: Seeds, t0: float, times: Array, ends: Array | None = None) -> Run:

@@ -53,7 +53,7 @@ def _leave_out_nonfinite(jac):
 def _is_small(delta, y, row, n, rtol, atol):
     """Tell whether corrections are far below the tolerance."""
     for i in range(n):
-        if not abs(delta[i]) <= 1e-4 * (atol[i] + rtol * abs(y[row, i])):
+        if not abs(delta[i]) <= 1e-4 * (abs(atol[i]) + rtol * abs(y[row, i])):
             return False
     return True
 

@@ -21,14 +21,24 @@ def experiment_aims(compiled: CompiledProblem, settings: Settings, e: int) -> Ar
     Below the default of rtol, those that are not given are tightened along with it.
     """
     variant, tighter = compiled.variant(e), min(1.0, settings.rtol / _DEFAULT_RTOL)
-    aims = aims_of(settings.atol, variant.model.states, variant.relative)
+    aims = aims_of(settings.atol, variant.model.states, variant.relative, variant.model.gathering.integrals)
     return np.where(aims < 0.0, aims * tighter, aims)
 
 
 def solve_experiment(
-    problem: Problem, compiled: CompiledProblem, theta: Array, e: int, times: Array, order: int = 0
+    problem: Problem,
+    compiled: CompiledProblem,
+    theta: Array,
+    e: int,
+    times: Array,
+    order: int = 0,
+    *,
+    in_intervals: bool = False,
+    after: bool = False,
 ) -> tuple[Seeds, Trajectory]:
     """Solve experiment number `e` at `theta`.
+
+    Aggregates may be those of the intervals between the times, and states those `after` the events at a time.
 
     Ctrl-C raises `KeyboardInterrupt` while native code runs: half a solution is worth nothing.
 
@@ -41,7 +51,10 @@ def solve_experiment(
     seeds = compiled.parameters(theta, e, order)
     t0, tables, u = problem.experiments[e].start, compiled.structure.tables[e], compiled.new_inputs(e)
     run = Run.of(seeds, t0, times, piece_ends(t0, times, tables.jumps)).with_tables(tables, u)
-    run = run._replace(occurrences=compiled.structure.occurrences[e])
+    run = run._replace(occurrences=compiled.structure.occurrences[e], in_intervals=in_intervals)
+    if after:
+        ends = run.ends if times[-1] > t0 else np.array([t0])
+        run = run._replace(after=np.ones(times.size, np.int64), ends=ends)
     with raise_on_interrupt(stop):
         trajectory = integrator(settings.integrator).solve(
             compiled.model(e), run, rtol=settings.rtol, atol=experiment_aims(compiled, settings, e),

@@ -47,11 +47,14 @@ def _pair(a, b, q):
 
 
 @kernel(inline=True)
-def next_output(task, next_time, t_new, piece):
+def next_output(task, gathering, next_time, t_new, piece):
     """Return when a method must have the next output ready, in its own time.
 
     With moving ends derivatives by time are wanted at the end of a step as well: all that is due counts as inside.
+    Extremes are looked for in every step.
     """
+    if gathering.extremes.size > 0:
+        return -np.inf
     t_out = task.times[next_time] if next_time < task.times.size else np.inf
     if task.moving != 0:
         return -1.0 if fraction_of_time(task, t_out, piece) <= t_new else np.inf

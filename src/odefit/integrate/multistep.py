@@ -19,6 +19,7 @@ import math
 
 import numpy as np
 
+from odefit.integrate.stepping import tolerance
 from odefit.native.kernel import kernel
 
 MAX_ORDER = 5
@@ -88,7 +89,7 @@ def ratio_of_error(values, slot, w, size, scale, rtol, atol, lanes, power):
     for i in range(size):
         error = scale * abs((values[new, i] - values[old, i]) - past_point(values, rows, weights, i))
         absolute = atol[i] if lanes == 1 else atol[i // lanes % atol.size]
-        weight = absolute + rtol * max(abs(values[new, i]), abs(values[old, i]))
+        weight = tolerance(absolute, rtol, values[old, i], values[new, i])
         part = error / (weight if power == 1.0 else max(weight**power, _LEAST_WEIGHT * abs(values[old, i])))
         if math.isnan(part):
             return np.inf, i

@@ -17,6 +17,7 @@ import numpy as np
 from odefit.integrate.contract import Array
 from odefit.integrate.directions import slopes_of
 from odefit.integrate.explicit import Scheme
+from odefit.integrate.stepping import tolerance
 from odefit.integrate.tableau import Tableau
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
@@ -59,7 +60,7 @@ def error(y, states, h, k, n, rtol, atol):
     cause = 0
     for i in range(n):
         e = {sum}
-        part = abs(h * e / (atol[i] + rtol * max(abs(y[0, i]), abs(states[{last}, i]))))
+        part = abs(h * e / tolerance(atol[i], rtol, y[0, i], states[{last}, i]))
 {damping}
         if math.isnan(part) or not ({finite}):
             return np.inf, i
@@ -170,7 +171,7 @@ def scheme_of(tableau: Tableau) -> Scheme:
     """Return the kernels of a method."""
     made: dict[str, Any] = {
         "__name__": __name__, "kernel": kernel, "call_model": call_model, "slopes_of": slopes_of, "math": math,
-        "np": np, "dense": np.ascontiguousarray(tableau.dense),
+        "np": np, "tolerance": tolerance, "dense": np.ascontiguousarray(tableau.dense),
     }  # fmt: skip
     exec(compile(source_of(tableau), f"<kernels of {tableau.name}>", "exec"), made)
     return Scheme(

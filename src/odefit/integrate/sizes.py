@@ -38,6 +38,7 @@ ones.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -55,6 +56,9 @@ FRACTION, FRACTION_OF_LOGARITHM = 1e-9, 1e-30
 PILOT_RTOL, PILOT_STEPS = 1e-3, 200
 USUAL = 0.0
 """The aim of states for which nothing is asked for."""
+GAINED = np.nan
+"""The aim of integrals over time: what they gain in a step is held exactly, see `stepping.tolerance`."""
+PART_OF_GAIN = 1e-3
 USUAL_ATOL, PART_OF_RTOL = 1e-9, 1e-2  # the default of rtol is 1e-7
 _SMALL = 1e-3  # where all states stay below this, those that begin at zero have tolerances of their own
 MOST_REPEATS = 4
@@ -64,28 +68,33 @@ def aims_of(
     atol: float | str | Mapping[str, float] | Array | None,
     states: Sequence[str],
     relative: Sequence[bool] | npt.NDArray[np.bool_] = (),
+    gained: Sequence[int] | npt.NDArray[np.int64] = (),
 ) -> Array:
     """Return what is asked for, per state: a tolerance if it is positive, minus a fraction of the state's size, or 0.
+
+    Integrals over time, which may be `gained`, have an aim of their own, whatever is asked for.
 
     Parameters
     ----------
     atol
         "auto", None (the usual, 0), a number for all states, numbers by name (the others are "auto"), or what this
         function returns.
-    relative
-        Which states must keep their relative accuracy, see `odefit.compile.edges`.
+    relative, gained
+        Which states must keep their relative accuracy, see `odefit.compile.edges`, and numbers of the integrals.
     """
     if isinstance(atol, np.ndarray):
         return atol
     if atol is not None and not isinstance(atol, str | Mapping):
-        return np.full(len(states), float(atol))
-    aims = np.full(len(states), USUAL if atol is None else -FRACTION)
-    aims[np.flatnonzero(relative)] = -FRACTION_OF_LOGARITHM
+        aims = np.full(len(states), float(atol))
+    else:
+        aims = np.full(len(states), USUAL if atol is None else -FRACTION)
+        aims[np.flatnonzero(relative)] = -FRACTION_OF_LOGARITHM
     for name, value in atol.items() if isinstance(atol, Mapping) else ():
         if name not in states:
             raise ProblemError(f"'atol' names '{name}', which is no state{suggestion(name, states)}")
         if value != AUTO:
             aims[states.index(name)] = value
+    aims[list(gained)] = GAINED
     return aims
 
 
@@ -111,6 +120,8 @@ def set_tolerances(aims, rtol, y0, sizes, atol):
         size = abs(y0[i])
         if aims[i] > 0.0:
             atol[i] = aims[i]
+        elif math.isnan(aims[i]):
+            atol[i] = -PART_OF_GAIN * usual_tolerance(rtol)
         elif aims[i] == USUAL:
             atol[i] = usual_tolerance(rtol) * (min(1.0, size) if size > 0.0 else 1.0)
         else:

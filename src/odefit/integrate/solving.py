@@ -9,9 +9,10 @@ import numpy as np
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
 from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Tolerance, Trajectory
+from odefit.integrate.gathering import Gathering, gathering_record
 from odefit.integrate.pieces import lay_pieces
 from odefit.integrate.selection import Selection
-from odefit.integrate.sizes import AUTO, PART_OF_RTOL, USUAL, USUAL_ATOL, aims_of
+from odefit.integrate.sizes import AUTO, PART_OF_GAIN, PART_OF_RTOL, USUAL, USUAL_ATOL, aims_of
 from odefit.integrate.task import KEEPING, METHOD, SINK, Kept, Switching, Task, keep_states
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_address, kernel_call
@@ -24,10 +25,13 @@ _call_method = kernel_call(METHOD)
 _write_task, _write_kept = KEEPING.writer(Task), KEEPING.writer(Kept)
 _WIDTH = KEEPING.width
 _ELIMINATION = slice(KEEPING.place(Elimination, "row_ptr"), KEEPING.place(Switching, "value"))
-_SWITCHING = slice(KEEPING.place(Switching, "value"), KEEPING.place(Kept, "y"))
+_SWITCHING = slice(KEEPING.place(Switching, "value"), KEEPING.place(Gathering, "integrals"))
+_GATHERING = slice(KEEPING.place(Gathering, "integrals"), KEEPING.place(Kept, "y"))
 _NO_SWITCHING = packed(Switching())
+_NO_GATHERING = Gathering()
 _NO_ELIMINATION = packed(Elimination())
 _COUNTERS = len(Counters._fields)
+_PASSED = Run._fields.index("occurrences")
 _STATUS = tuple(Status)
 _NEVER = StopFlag().array
 _NO_STEPS, _NO_ORDERS = np.empty(0), np.empty(0, np.int64)
@@ -39,7 +43,7 @@ def _keeper() -> int:
 
 
 @kernel
-def solve_one(addresses, numbers, run, grid, stop, elimination, switching, kept):
+def solve_one(addresses, numbers, run, grid, stop, elimination, switching, gathering, kept):
     """Integrate one run.
 
     Parameters
@@ -50,7 +54,7 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, switching, kept)
         rtol, max_step, max_steps, choices, order, whether the grid is replayed, and whether ends of pieces move.
     run, grid
         See `Run`; aims, absolute tolerances, steps, orders and counts.
-    elimination, switching
+    elimination, switching, gathering
         Words of the records.
     kept
         Where the solution goes.
@@ -85,7 +89,7 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, switching, kept)
         method,
     )
     _write_task(table, 0, model + seeds + course)
-    table[0, _ELIMINATION], table[0, _SWITCHING] = elimination, switching
+    table[0, _ELIMINATION], table[0, _SWITCHING], table[0, _GATHERING] = elimination, switching, gathering
     y, s, s2 = kept
     _write_kept(table, 0, (y.reshape(y.size), s.reshape(s.size), s2.reshape(s2.size)))
     size = 1 if replay else 64
@@ -126,7 +130,8 @@ def solve_run(
         np.empty((m, n, run.dy0.shape[1] if order >= 1 else 0)),
         np.empty((m, n, run.d2y0.shape[1] if order == 2 else 0)),
     )
-    aims = aims_of(atol, model.states)
+    aims = aims_of(atol, model.states, gained=model.gathering.integrals)
+    gathering = _gathering(model, run)
     selection = Selection(choice, model, rtol, max_steps)
     if grid is None:
         selection.choose()
@@ -139,6 +144,7 @@ def solve_run(
         passed = grid.passed.copy() if grid.passed.size else np.zeros(1, np.int64)
         selection.method.check(grid, run.ends.size if switches is None else grid.counts.size - _COUNTERS)
         usual = np.where(aims == USUAL, min(USUAL_ATOL, PART_OF_RTOL * rtol), np.abs(aims))
+        usual[np.isnan(aims)] = -PART_OF_GAIN * min(USUAL_ATOL, PART_OF_RTOL * rtol)
         kept_sizes = grid.atol if grid.atol.size == n else usual
         absolute = np.where(aims > 0.0, aims, kept_sizes)
         told = (grid.steps, grid.orders, grid.counts.copy())
@@ -159,7 +165,8 @@ def solve_run(
             (method.address, _keeper(), rhs.value, rhs.directions, rhs.jacobian, rhs.second if order == 2 else 0),
             (rtol, max_step, selection.max_steps, selection.choices, order, grid is not None,
              switches is not None and switches.moving),
-            run[:-1], (aims, absolute, *told), _NEVER if stop is None else stop.array, elimination, switching, kept,
+            run[:_PASSED], (aims, absolute, *told), _NEVER if stop is None else stop.array, elimination, switching,
+            packed(gathering), kept,
         )  # fmt: skip
         if status == Status.ROOM_FOR_PIECES and grid is None:
             told = (_NO_STEPS, _NO_ORDERS, np.zeros(_COUNTERS + cause, np.int64))
@@ -179,6 +186,15 @@ def solve_run(
     elif grid.algebra is not selection.algebra:
         grid = grid._replace(algebra=selection.algebra)
     return Trajectory(_STATUS[status], t_end, cause, *kept, grid, ratio, method.derivatives, counts)
+
+
+def _gathering(model: CompiledModel, run: Run) -> Gathering:
+    """Return the record of what is gathered."""
+    found, m = model.gathering, run.times.size
+    if not (run.in_intervals and found.has_intervals):
+        return _NO_GATHERING if found.watch is None else gathering_record(found)
+    slots = np.arange(m, dtype=np.int64)
+    return gathering_record(found, slots - 1, slots, m)
 
 
 def _with_piece(run: Run) -> Run:

@@ -12,6 +12,7 @@ from odefit.native.kernel import kernel
 
 RHS, JACOBIAN, SECOND = 2, 3, 4
 """Places of the numbers of `Counters` that methods count themselves."""
+_OF_WHOLE = 1e-4
 NO_SIZE = 1e-290
 """Absolute tolerance of a state that has always been zero: its error is zero too, and must not be divided by zero."""
 
@@ -32,15 +33,27 @@ def nonfinite_in(values, row, n):
 
 
 @kernel(inline=True)
+def tolerance(atol, rtol, old, new):
+    """Return the error that a state may have in a step.
+
+    A negative `atol` marks an integral over time (see `odefit.integrate.gathering`), whose error is held small beside
+    what was gained in the step; a little of the whole counts too, so that rounding errors are no failure.
+    """
+    if atol >= 0.0:
+        return atol + rtol * max(abs(old), abs(new))
+    return rtol * (abs(new - old) + _OF_WHOLE * max(abs(old), abs(new))) - atol
+
+
+@kernel(inline=True)
 def scaled_norm(values, row, y, n, rtol, atol):
     """Return the root mean square of a row of `values`, relative to the tolerance at `y`.
 
-    States that are zero and whose size is not known take no part.
+    States that are zero and whose size is not known take no part, nor do integrals over time.
     """
     total = 0.0
     for i in range(n):
         weight = atol[i] + rtol * abs(y[0, i])
-        if weight > 2.0 * NO_SIZE:
+        if weight > 2.0 * NO_SIZE and atol[i] >= 0.0:
             part = values[row, i] / weight
             total += part * part
     return math.sqrt(total / n)

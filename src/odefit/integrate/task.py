@@ -1,9 +1,9 @@
 """A task: what is integrated in one go, as kernels see it, and what happens at its output times.
 
 A task is made of *pieces*, stretches between two discontinuities: no step crosses the end of one.  Tasks are rows of a
-table (see `odefit.native.records`), in which `Task` comes first, `Elimination` second, `Switching` third, and the
-record of the *sink* last.  The sink is a kernel that is called at each output time: it keeps states and sensitivities
-(`keep_states`), or makes rows of residuals of them (`odefit.transcribe`).
+table (see `odefit.native.records`), in which `Task` comes first, `Elimination` second, `Switching` third, `Gathering`
+fourth, and the record of the *sink* last.  The sink is a kernel that is called at each output time: it keeps states and
+sensitivities (`keep_states`), or makes rows of residuals of them (`odefit.transcribe`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from numba import types
 
 from odefit.compile import Occurrences, Switches
+from odefit.integrate.gathering import Gathering
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_call
 from odefit.native.linear_systems import Elimination
@@ -189,12 +190,13 @@ class Kept(NamedTuple):
     second: Floats
 
 
-KEEPING = Layout(Task, Elimination, Switching, Kept)
+KEEPING = Layout(Task, Elimination, Switching, Gathering, Kept)
 """Rows of tasks whose solution is kept."""
 
 task_at = KEEPING.reader(Task)
 elimination_at = KEEPING.reader(Elimination)
 switching_at = KEEPING.reader(Switching)
+gathering_at = KEEPING.reader(Gathering)
 _kept_at = KEEPING.reader(Kept)
 
 _TABLE = types.Array(types.int64, 2, "C")

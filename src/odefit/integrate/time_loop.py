@@ -20,6 +20,7 @@ import numpy as np
 
 from odefit.integrate.contract import Counters, Status
 from odefit.integrate.events import FIRST_OWNER, apply_event
+from odefit.integrate.gathering import gathering_memory
 from odefit.integrate.moving_output import next_output, output_scratch
 from odefit.integrate.output import output_within_steps, rest_of_output, write_initial
 from odefit.integrate.pieces import enter_piece, time_in_task
@@ -38,7 +39,7 @@ from odefit.integrate.sizes import (
     tighten_small,
 )
 from odefit.integrate.stepping import JACOBIAN, RHS, longer
-from odefit.integrate.task import KEEPING, Task, elimination_at, switching_at, task_at
+from odefit.integrate.task import KEEPING, Task, elimination_at, gathering_at, switching_at, task_at
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel, named
 from odefit.native.pool import keep_alive
@@ -280,13 +281,14 @@ def _loop(name: str, method: Method) -> Any:
         counts, ends = task.counts, task.ends
         _clear(task, replay)
         room = make_room(task, elimination, order)
-        scratch = output_scratch(task, room)
+        gathering = gathering_at(table, i)
+        work = (output_scratch(task, room), gathering_memory(task, gathering, room))
         differentiates = order >= 1 and task.n_directions > 0
         status, cause, ratio_most = _OK, -1, 0.0
         t, h, rejected, attempts, step = task.start, 0.0, 0, 0, 0
         pilot = sizes.size > 0
         next_time, kink = task.times.size if pilot else 0, 0
-        next_time = write_initial(table, i, task, room, t, next_time)
+        next_time = write_initial(table, i, task, room, t, next_time, work[1])
         for piece in range(ends.size if task.n > 0 else 0):
             t, t_end = enter(task, elimination, switching, room, piece, order, t)
             begun, was_nonfinite = n_taken, False
@@ -306,7 +308,7 @@ def _loop(name: str, method: Method) -> Any:
                     break
                 attempts += stride
                 t_new = t_end if last else t + stride * h
-                t_out = next_output(task, next_time, t_new, piece)
+                t_out = next_output(task, gathering, next_time, t_new, piece)
                 outcome, ratio, worst = attempt(task, elimination, room, t, h, t_new, t_out, step if replay else -1)
                 if outcome > 0:
                     status = outcome
@@ -330,7 +332,7 @@ def _loop(name: str, method: Method) -> Any:
                     continue
                 if ratio > ratio_most:
                     ratio_most, cause = ratio, worst
-                next_time = write_outputs(table, i, task, room, t, h, t_new, next_time, piece, scratch, largest)
+                next_time = write_outputs(table, i, task, room, t, h, t_new, next_time, piece, work, largest)
                 watch_accepted(task, room, t, h, t_new, sizes)
                 status, factor, mark = advance(task, room, t, h, t_new, ratio, replay)
                 step += stride
@@ -346,10 +348,11 @@ def _loop(name: str, method: Method) -> Any:
                 break
 
         if status == _OK and not pilot:
-            next_time = write_rest(table, i, task, room, next_time)
+            next_time = write_rest(table, i, task, room, next_time, work[1])
         t, status = time_in_task(task, t), _or_refused(task, status)
         keep_alive(room.pool)
-        keep_alive(scratch)
+        keep_alive(work[0])
+        keep_alive(work[1])
         counts[0], counts[1] = attempts - rejected, rejected
         return status, t, cause, ratio_most, next_time, n_taken, taken, orders
 

@@ -63,8 +63,6 @@ def function_of_call(
     name, arguments = call.token.value, call.operands
     named = [argument for argument in arguments if isinstance(argument, Named)]
     function = FUNCTIONS.get(name)
-    if named and (name in ("max", "min") and named[0].token.value in ("over", "from", "to")):
-        raise unsupported_at(text, call.token, f"aggregates such as {name}(..., over=t)")
     if function is not None:
         if named:
             raise error_at(text, named[0].equal, "'=' inside an expression; to compare, use '=='")
@@ -93,8 +91,6 @@ def _check_table_call(text: str, call: Call, named: list[Named]) -> None:
 def _refuse_unsupported(text: str, call: Call, named: list[Named], values: Collection[str]) -> None:
     """Raise UnsupportedError for the constructs that have their own form."""
     name, count = call.token.value, len(call.operands)
-    if name in ("integral", "mean") and name not in values:
-        raise unsupported_at(text, call.token, f"aggregates such as {name}(..., over=t)")
     if named and count == 1:
         raise unsupported_at(text, call.token, f"values at a point such as {name}({named[0].token.value}=...)")
     if (name == "d" and count == 2) or (name == "div" and name not in values):
@@ -108,9 +104,6 @@ def _mistake(
     name, arguments = call.token.value, call.operands
     only = arguments[0] if len(arguments) == 1 else None
     if name in states and only is not None:
-        if isinstance(only, Number) and float(only.token.value) == 0.0:
-            advice = f"name the initial value instead: '{name}(0) = {name}0', and use {name}0 here"
-            return error_at(text, call.token, f"'{name}(0)' cannot be used in an expression; {advice}")
         if _is_name(only, time):
             return error_at(text, call.token, f"'{name}' is a state; write '{name}', without '({time})'")
     if name in states or name in values:
@@ -127,6 +120,14 @@ def _mistake(
     if apart and only is not None and not isinstance(only, Name | Number):
         return error_at(text, call.bracket, f"an operator is missing: for a product write '{name}*('")
     return None
+
+
+def state_at_start(node: Node, states: Collection[str]) -> str | None:
+    """Return A for the call ``A(0)``, the initial value of a state, None for anything else."""
+    if not isinstance(node, Call) or node.token.value not in states or len(node.operands) != 1:
+        return None
+    only = node.operands[0]
+    return node.token.value if isinstance(only, Number) and float(only.token.value) == 0.0 else None
 
 
 def _is_name(node: Node, name: str) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Collection, Mapping
 import casadi as ca
 from casadi import SX
 
+from odefit.model.names import state_of_initial
+
 
 class Cycle(Exception):
     """Definitions that need each other; `names` begins and ends with the same name."""
@@ -15,6 +17,12 @@ class Cycle(Exception):
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
         super().__init__(" -> ".join(names))
+
+    @property
+    def words(self) -> str:
+        """What they are."""
+        plain = all(state_of_initial(name) is None for name in self.names)
+        return f"the definitions {self}" if plain else f"{self}"
 
 
 def evaluation_order(needs: Mapping[str, Collection[str]]) -> tuple[str, ...]:

@@ -8,6 +8,7 @@ from types import MappingProxyType
 
 from casadi import SX
 
+from odefit.model.aggregates import Gathered
 from odefit.model.events import TimeEvent
 
 
@@ -30,14 +31,16 @@ class Equations:
     definitions
         Name to scalar SX, not inlined; each can be an observable.
     symbols
-        Every name (time, states, parameters, definitions) to its scalar symbol.
+        Every name (time, states, parameters, definitions, and initial values ``A(0)``) to its scalar symbol.
     tables
         Tables that are called, to the symbols that stand for them; see `odefit.model.table_calls`.
     events
         Events at a time, in the order of the text.
     held
-        Those of the states, the last ones, that hold what events change (see `odefit.model.events`): nobody wants to
-        see them.
+        Those of the states, the last ones, that hold what events change (see `odefit.model.events`), or gather
+        something: nobody wants to see them.
+    gathered
+        Those of the held ones that are aggregates over time, see `odefit.model.aggregates`.
     """
 
     time: str
@@ -50,7 +53,8 @@ class Equations:
     tables: Mapping[str, SX] = field(default_factory=dict)
     events: tuple[TimeEvent, ...] = ()
     held: tuple[str, ...] = ()
+    gathered: Mapping[str, Gathered] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("rhs", "initial", "definitions", "symbols", "tables"):
+        for name in ("rhs", "initial", "definitions", "symbols", "tables", "gathered"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))

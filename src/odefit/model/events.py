@@ -28,11 +28,14 @@ class TimeEvent:
         States to their values behind the event: scalar SX in the symbols of the model, which mean the values before it.
     text
         The statement as it was written, for messages.
+    first
+        Whether it comes before all else that happens at its time.
     """
 
     time: SX
     changes: Mapping[str, SX]
     text: str
+    first: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "changes", MappingProxyType(dict(self.changes)))

@@ -61,6 +61,14 @@ class Holding:
     ) -> Holding:  # fmt: skip
         """Return what `events` need, for a text with these parameters and definitions."""
         targets = dict.fromkeys(one.target.value for event in events for one in event.assignments)
+        return cls.of_names(tuple(targets), parameters, definitions, symbols)
+
+    @classmethod
+    def of_names(
+        cls, targets: Sequence[str], parameters: Collection[str], definitions: Collection[str],
+        symbols: Mapping[str, SX],
+    ) -> Holding:  # fmt: skip
+        """Return what is needed to change these names; states among them need nothing."""
         held: dict[str, SX] = {}
         initial: dict[str, SX] = {}
         for name in targets:

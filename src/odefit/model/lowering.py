@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 from casadi import SX
 
 from odefit.errors import LanguageError, ModelError, nearest
+from odefit.model.aggregates import Aggregates, is_aggregate, is_point
 from odefit.model.arithmetic import BINARY, UNARY
-from odefit.model.calls import function_of_call
+from odefit.model.calls import function_of_call, state_at_start
 from odefit.model.functions import FUNCTIONS
 from odefit.model.grammar import parse
-from odefit.model.names import CONSTANTS, RESERVED
+from odefit.model.names import CONSTANTS, RESERVED, initial_name
 from odefit.model.nodes import Call, Name, Named, Node, Number, Operation
 from odefit.model.table_calls import call_table
-from odefit.model.tokens import Token, error_at, tokens
+from odefit.model.tokens import Token, error_at, tokens, unsupported_at
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,15 +31,18 @@ class Namespace:
     states
         Names of the states.
     symbols
-        Every name with its scalar symbol.
+        Every name with its scalar symbol, also ``A(0)`` of the states.
     tables
         Names of the tables with the symbols that stand for them.
+    aggregates
+        Takes up integrals, means and extremes over time; None where there can be none.
     """
 
     time: str
     states: Collection[str]
     symbols: Mapping[str, SX]
     tables: Mapping[str, SX] = field(default_factory=dict)
+    aggregates: Aggregates | None = None
 
 
 def expression_from_text(text: str, namespace: Namespace) -> SX:
@@ -59,6 +63,12 @@ def lower(text: str, root: Node, namespace: Namespace) -> SX:
             values.append(SX(_number(text, node.token)))
         elif isinstance(node, Name):
             values.append(_value_of_name(text, node.token, namespace))
+        elif is_aggregate(node) and node.token.value not in namespace.symbols:
+            values.append(_aggregate(text, node, namespace))
+        elif is_point(node, namespace.time) and node.token.value in namespace.symbols:
+            values.append(_aggregate(text, node, namespace))
+        elif (state := state_at_start(node, namespace.states)) is not None:
+            values.append(namespace.symbols[initial_name(state)])
         elif operands_done:
             first = len(values) - len(node.operands)
             values[first:] = [_apply(text, node, values[first:], namespace.tables)]
@@ -71,6 +81,19 @@ def lower(text: str, root: Node, namespace: Namespace) -> SX:
             pending.append((node, True))
             pending.extend((operand, False) for operand in reversed(node.operands))
     return values[0]
+
+
+def _aggregate(text: str, node: Node, namespace: Namespace) -> SX:
+    assert isinstance(node, Call)
+    name, point = node.token.value, is_point(node, namespace.time)
+    if namespace.aggregates is None:
+        if point:
+            raise unsupported_at(text, node.token, f"a value at a time, {name}({namespace.time}=...), here")
+        advice = "write a definition in the equations, and use its name here"
+        raise error_at(text, node.token, f"{name}(..., over={namespace.time}) cannot stand here; {advice}")
+    time = namespace.symbols[namespace.time]
+    take = namespace.aggregates.reading if point else namespace.aggregates.value
+    return take(text, node, time, lambda inner: lower(text, inner, namespace))
 
 
 def _apply(text: str, node: Operation | Call | Named, arguments: list[SX], tables: Mapping[str, SX]) -> SX:

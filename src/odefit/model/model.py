@@ -12,12 +12,15 @@ import casadi as ca
 from casadi import SX
 
 from odefit.errors import ModelError, nearest
+from odefit.model.aggregates import Aggregates, with_gathered
 from odefit.model.arithmetic import add
 from odefit.model.dependencies import Cycle, evaluation_order, symbols_in
 from odefit.model.equations import Equations
-from odefit.model.events import held_name, rate_name
+from odefit.model.events import TimeEvent, held_name, rate_name
+from odefit.model.holding import Holding
 from odefit.model.kept import Kept
 from odefit.model.lowering import Namespace, expression_from_text
+from odefit.model.names import initial_name
 from odefit.model.packing import packed_expressions, unpacked_expressions
 from odefit.model.reading import read_equations
 from odefit.model.tracing import Initial, Traced, trace_equations
@@ -52,6 +55,8 @@ class Model(Equations):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "mass", MappingProxyType(dict(self.mass)))
+        lacking = {name: SX.sym(name) for name in map(initial_name, self.shown) if name not in self.symbols}
+        object.__setattr__(self, "symbols", MappingProxyType({**self.symbols, **lacking}))
 
     @classmethod
     def from_text(cls, text: str, *, time: str = "t", tables: Collection[str] | None = None) -> Model:
@@ -109,10 +114,19 @@ class Model(Equations):
     def _of(cls, equations: Equations, source: str | None) -> Model:
         return cls(**{one.name: getattr(equations, one.name) for one in fields(Equations)}, source=source)
 
-    def expression(self, text: str, further: Mapping[str, SX] = _NOTHING, tables: Mapping[str, SX] = _NOTHING) -> SX:
-        """Parse an expression whose names are those of this model, of `further` and of `tables`; it is not inlined."""
-        symbols = {name: self.symbols[name] for name in self.names}
-        names = Namespace(self.time, self.shown, {**symbols, **further}, {**tables, **self.tables})
+    def expression(
+        self,
+        text: str,
+        further: Mapping[str, SX] = _NOTHING,
+        tables: Mapping[str, SX] = _NOTHING,
+        aggregates: Aggregates | None = None,
+    ) -> SX:
+        """Parse an expression whose names are those of this model, of `further` and of `tables`; it is not inlined.
+
+        Aggregates over time and values at a time are taken up by `aggregates`, and refused without.
+        """
+        symbols = {name: self.symbols[name] for name in (*self.names, *self.initial_values)}
+        names = Namespace(self.time, self.shown, {**symbols, **further}, {**tables, **self.tables}, aggregates)
         return expression_from_text(text, names)
 
     @cached_property
@@ -121,9 +135,20 @@ class Model(Equations):
         return self.states[: len(self.states) - len(self.held)]
 
     @cached_property
+    def intervals(self) -> tuple[str, ...]:
+        """The aggregates over the interval of a measurement."""
+        return tuple(name for name, one in self.gathered.items() if one.interval)
+
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """All names that a person may use: time, states, parameters and definitions, but none that is held."""
-        return tuple(name for name in self.symbols if name not in self.held)
+        hidden = {*self.held, *self.initial_values}
+        return tuple(name for name in self.symbols if name not in hidden)
+
+    @cached_property
+    def initial_values(self) -> Mapping[str, SX]:
+        """Names ``A(0)``, which expressions may use as a constant, to the initial values of the states."""
+        return MappingProxyType({initial_name(name): self.initial[name] for name in self.shown})
 
     @cached_property
     def changed_by_events(self) -> tuple[str, ...]:
@@ -151,9 +176,68 @@ class Model(Equations):
             held=(*self.held, *rates),
         )
 
+    def with_quantities(
+        self, quantities: Mapping[str, SX], aggregates: Aggregates, further: Mapping[str, SX] = _NOTHING
+    ) -> Model:
+        """Return the model with further definitions, and the hidden states of the aggregates that these use.
+
+        `further` are parameters that this model does not have.
+        """
+        names = {name: one.symbol for name, one in aggregates.readings.items()}
+        zero = dict.fromkeys(names, SX(0.0))
+        readings = (
+            TimeEvent(one.time, {name: one.expression}, name, first=True) for name, one in aggregates.readings.items()
+        )
+        definitions = {name: SX.sym(name) for name in quantities}
+        extended = replace(
+            self,
+            states=(*self.states, *names),
+            parameters=(*self.parameters, *further),
+            rhs={**self.rhs, **zero},
+            initial={**self.initial, **zero},
+            definitions={**self.definitions, **quantities},
+            symbols={**self.symbols, **further, **names, **definitions},
+            events=(*readings, *self.events),
+            held=(*self.held, *names),
+            source=None,
+        )
+        return with_gathered(extended, aggregates.gathered)
+
+    def with_held(self, names: tuple[str, ...]) -> Model:
+        """Return the model with held states for these parameters and definitions, as if an event changed them.
+
+        Those that have one already get no other; the same names always give the same model.
+        """
+        lacking = tuple(name for name in names if held_name(name) not in self.symbols)
+        return self.kept.get(("held", lacking), lambda: self._with_held(lacking)) if lacking else self
+
+    def _with_held(self, names: tuple[str, ...]) -> Model:
+        holding = Holding.of_names(names, self.parameters, self.definitions, self.symbols)
+        before = [self.symbols[name] for name in holding.parameters]
+        after = list(holding.parameters.values())
+
+        def held(expressions: Mapping[str, SX]) -> dict[str, SX]:
+            """Put held states in the place of parameters."""
+            values = ca.substitute(list(expressions.values()), before, after)
+            return dict(zip(expressions, values, strict=True))
+
+        zero = dict.fromkeys(holding.symbols, SX(0.0))
+        definitions = held(self.definitions)
+        return replace(
+            self,
+            states=(*self.states, *holding.symbols),
+            rhs={**held(self.rhs), **zero},
+            initial={**self.initial, **holding.initial},
+            definitions={name: holding.definition(name, formula) for name, formula in definitions.items()},
+            symbols={**self.symbols, **holding.symbols},
+            events=tuple(replace(event, changes=held(event.changes)) for event in self.events),
+            gathered={name: one.in_place(before, after) for name, one in self.gathered.items()},
+            held=(*self.held, *holding.symbols),
+        )
+
     @cached_property
     def _order(self) -> tuple[str, ...]:
-        return self._sorted(self.definitions)
+        return self._sorted({**self.definitions, **self.initial_values})
 
     @cached_property
     def _name_of_symbol(self) -> dict[int, str]:
@@ -163,7 +247,7 @@ class Model(Equations):
         try:
             return evaluation_order({name: self._names_in(sx) for name, sx in definitions.items()})
         except Cycle as cycle:
-            raise ModelError(f"the definitions {cycle} need each other; remove one of these uses") from None
+            raise ModelError(f"{cycle.words} need each other; remove one of these uses") from None
 
     def _names_in(self, expression: SX) -> list[str]:
         names = (self._name_of_symbol.get(symbol.element_hash()) for symbol in symbols_in(expression))
@@ -177,17 +261,17 @@ class Model(Equations):
         *,
         at_start: bool = False,
     ) -> list[SX]:
-        """Inline the definitions.
+        """Inline the definitions, and the initial values that expressions use.
 
         Parameters
         ----------
         expressions
             Scalar SX in the symbols of this model.
         replacing
-            Definitions and parameters that get another right side here, in the symbols of this model
-            or foreign ones.
+            Definitions, parameters and initial values ``A(0)`` that get another right side here, in the symbols of
+            this model or foreign ones.
         keeping
-            Definitions that stay symbols.
+            Those of them that stay symbols.
         at_start
             Put in the initial values of held states: what initial values and times of events mean.
 
@@ -197,10 +281,11 @@ class Model(Equations):
             The same expressions in the symbols of time, states, parameters, and what is kept.
         """
         for name in replacing:
-            if name not in self.definitions and name not in self.parameters:
+            if not any(name in known for known in (self.definitions, self.parameters, self.initial_values)):
                 known = (*self.definitions, *self.parameters)
                 raise ModelError(f"'{name}' is not a definition or parameter of the model{nearest(name, known)}")
-        current = {name: sx for name, sx in {**self.definitions, **replacing}.items() if name not in keeping}
+        every = {**self.definitions, **self.initial_values, **replacing}
+        current = {name: sx for name, sx in every.items() if name not in keeping}
         if at_start:
             current |= {name: self.initial[name] for name in self.held}
         if not current:

@@ -20,6 +20,19 @@ OPENING_WORDS = frozenset({"algebraic", "field", "at", "when"})
 RESERVED = KEYWORDS | OPENING_WORDS | frozenset(CONSTANTS) | {"t"}
 
 
+_INITIAL = "(0)"
+
+
+def initial_name(state: str) -> str:
+    """Return the name of the initial value of a state, ``A(0)`` for ``A``."""
+    return f"{state}{_INITIAL}"
+
+
+def state_of_initial(name: str) -> str | None:
+    """Return ``A`` for the name ``A(0)`` of an initial value, None for other names."""
+    return name.removesuffix(_INITIAL).strip() if name.endswith(_INITIAL) else None
+
+
 def normal_form(name: str) -> str:
     """Return `name` as Python would compare it (NFKC), so that look-alike spellings are one name."""
     return name if name.isascii() else unicodedata.normalize("NFKC", name)

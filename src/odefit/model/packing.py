@@ -12,6 +12,7 @@ from typing import Any
 
 import casadi as ca
 
+from odefit.model.aggregates import Gathered
 from odefit.model.events import TimeEvent
 
 _MAPPINGS = ("rhs", "initial", "definitions", "mass")
@@ -23,12 +24,15 @@ def packed_expressions(state: Mapping[str, Any]) -> dict[str, Any]:
     symbols = [*state["symbols"].values(), *state["tables"].values()]
     expressions = [value for name in _MAPPINGS for value in state[name].values()]
     expressions += [value for event in state["events"] for value in (event.time, *event.changes.values())]
+    gathered = state["gathered"].values()
+    expressions += [value for one in gathered for value in (one.expression, one.counts)]
     function = ca.Function("equations", symbols, [*expressions, *state["implicit"]])
     keys = {name: tuple(state[name]) for name in _MAPPINGS}
     return {
         **state,
         **keys,
-        "events": tuple((tuple(event.changes), event.text) for event in state["events"]),
+        "events": tuple((tuple(event.changes), event.text, event.first) for event in state["events"]),
+        "gathered": tuple((name, one.kind, one.interval) for name, one in state["gathered"].items()),
         "implicit": len(state["implicit"]),
         "tables": tables,
         "symbols": (names, function.serialize()),
@@ -43,15 +47,20 @@ def unpacked_expressions(packed: Mapping[str, Any]) -> dict[str, Any]:
     expressions: Iterator[Any] = iter(function.call(symbols))
     mappings = {name: {key: next(expressions) for key in packed[name]} for name in _MAPPINGS}
     events = tuple(
-        TimeEvent(next(expressions), {name: next(expressions) for name in changed}, text)
-        for changed, text in packed["events"]
+        TimeEvent(next(expressions), {name: next(expressions) for name in changed}, text, first)
+        for changed, text, first in packed["events"]
     )
     symbols_by_name = dict(zip(names, symbols, strict=False))
+    gathered = {
+        name: Gathered(symbols_by_name[name], kind, next(expressions), next(expressions), interval)
+        for name, kind, interval in packed["gathered"]
+    }
     tables = dict(zip(packed["tables"], symbols[len(names) :], strict=True))
     return {
         **packed,
         **mappings,
         "events": events,
+        "gathered": gathered,
         "implicit": tuple(expressions),
         "symbols": symbols_by_name,
         "tables": tables,

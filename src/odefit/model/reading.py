@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from casadi import SX
 
 from odefit.errors import LanguageError, nearest
-from odefit.model.calls import function_of_call
+from odefit.model.aggregates import Aggregates, aggregates_in, is_aggregate, is_interval, is_point, with_gathered
+from odefit.model.calls import function_of_call, state_at_start
 from odefit.model.dependencies import Cycle, evaluation_order, path_to
 from odefit.model.equations import Equations
 from odefit.model.event_statements import EventStatement, is_event, read_event
 from odefit.model.functions import FUNCTIONS
 from odefit.model.holding import Holding, check_targets, check_times, refuse_tables_in_times, time_events
 from odefit.model.lowering import Namespace, fault_of_value, lower
-from odefit.model.names import CONSTANTS, checked_time
+from odefit.model.names import CONSTANTS, checked_time, initial_name
 from odefit.model.nodes import Call, Name, walk
 from odefit.model.statements import Statement, read_statement
 from odefit.model.table_calls import table_symbol
@@ -52,19 +53,21 @@ def read_equations(text: str, time: str = "t", tables: Collection[str] | None = 
     _check_tables(text, tables or (), rhs, definitions)
     parameters = _parameters(text, read, time, rhs, definitions, tables or ())
     called = _called_tables(text, read, time, rhs, {*parameters, *definitions}, tables)
-    names = _used_names(definitions.values())
-    _check_acyclic(text, definitions, names)
+    with_formula = {**definitions, **{initial_name(name): one for name, one in initial.items()}}
+    names = _used_names(with_formula, rhs)
+    _check_acyclic(text, with_formula, names)
     _check_initial_dependence(text, initial, {time, *rhs}, names, time)
+    _check_intervals(text, read, names, time)
     check_targets(text, events, rhs, (*parameters, *definitions), {*(tables or ()), *called})
     check_times(text, events, time, rhs, names)
     refuse_tables_in_times(text, events, called)
 
-    symbols = {name: SX.sym(name) for name in (time, *rhs, *parameters, *definitions)}
+    symbols = {name: SX.sym(name) for name in (time, *rhs, *parameters, *definitions, *map(initial_name, rhs))}
     table_symbols = {name: table_symbol(name) for name in (tables if tables is not None else called)}
-    holding = Holding.of(events, parameters, definitions, symbols)
+    holding, aggregates = Holding.of(events, parameters, definitions, symbols), Aggregates(intervals=True)
     before = Namespace(time, rhs.keys(), symbols, table_symbols)
-    namespace = Namespace(time, rhs.keys(), {**symbols, **holding.parameters}, table_symbols)
-    return Equations(
+    namespace = Namespace(time, rhs.keys(), {**symbols, **holding.parameters}, table_symbols, aggregates)
+    equations = Equations(
         time=time,
         states=(*rhs, *holding.symbols),
         parameters=parameters,
@@ -79,6 +82,7 @@ def read_equations(text: str, time: str = "t", tables: Collection[str] | None = 
         events=time_events(text, events, holding, before, namespace),
         held=tuple(holding.symbols),
     )
+    return with_gathered(equations, aggregates.gathered)
 
 
 def _of_kind(text: str, read: _Read, kind: str) -> dict[str, Statement]:
@@ -139,7 +143,13 @@ def _called_tables(
     called: dict[str, None] = {}
     for right in (expression for one in read for expression in one.expressions):
         for node in walk(right):
-            if isinstance(node, Call) and node.token.value not in FUNCTIONS:
+            if not isinstance(node, Call) or node.token.value in FUNCTIONS:
+                continue
+            if node.token.value not in values and is_aggregate(node):
+                continue
+            if is_point(node, time) and (node.token.value in values or node.token.value in states):
+                continue
+            if state_at_start(node, states) is None:
                 function_of_call(text, node, time=time, states=states, values=values, tables=tables)
                 called[node.token.value] = None
     return called
@@ -163,11 +173,46 @@ def _parameters(
     return tuple(names)
 
 
-def _used_names(read: Iterable[Statement]) -> dict[str, list[str]]:
-    return {
-        one.name.value: list(dict.fromkeys(node.token.value for node in walk(one.right) if isinstance(node, Name)))
-        for one in read
-    }
+def _used_names(formulas: _Table, states: Collection[str]) -> dict[str, list[str]]:
+    """Return the names that each formula uses, initial values ``A(0)`` among them."""
+    result = {}
+    for name, one in formulas.items():
+        used: dict[str, None] = {}
+        for node in walk(one.right):
+            state = state_at_start(node, states)
+            if isinstance(node, Name) or state is not None:
+                used[node.token.value if state is None else initial_name(state)] = None
+        result[name] = list(used)
+    return result
+
+
+def _check_intervals(text: str, read: _Read, names: Mapping[str, list[str]], time: str) -> None:
+    """Refuse aggregates over the interval of a measurement where there is no measurement."""
+    intervals = {}
+    for one in read:
+        found = [call for root in one.expressions for call in aggregates_in(root) if is_interval(text, call, time)]
+        if isinstance(one, Statement) and one.kind == "definition":
+            inner = [call for outer in aggregates_in(one.right) for call in aggregates_in(outer)[1:]]
+            if found:
+                intervals[one.name.value] = found[0]
+            found = [call for call in inner if is_interval(text, call, time)]
+        for call in found:
+            raise error_at(text, call.token, _no_interval(call, time))
+    for one in read:
+        is_definition = isinstance(one, Statement) and one.kind == "definition"
+        roots = [call for root in one.expressions for call in aggregates_in(root)] if is_definition else one.expressions
+        for node in (node for root in roots for node in walk(root)):
+            chain = path_to([node.token.value], intervals, names) if isinstance(node, Name) else []
+            if chain:
+                raise error_at(text, node.token, f"'{node.token.value}': {_no_interval(intervals[chain[-1]], time)}")
+
+
+def _no_interval(call: Call, time: str) -> str:
+    name = call.token.value
+    return (
+        f"{name}(..., over={time}) is taken since the row of data before, which there is not here; give from=..., "
+        f"{name}(..., over={time}, from=0) say"
+    )
 
 
 def _check_acyclic(text: str, definitions: _Table, names: Mapping[str, list[str]]) -> None:
@@ -175,16 +220,15 @@ def _check_acyclic(text: str, definitions: _Table, names: Mapping[str, list[str]
         evaluation_order(names)
     except Cycle as cycle:
         place = definitions[cycle.names[0]].name
-        message = f"the definitions {cycle} need each other; remove one of these uses"
+        message = f"{cycle.words} need each other; remove one of these uses"
         raise error_at(text, place, message) from None
 
 
 def _check_initial_dependence(
     text: str, initial: _Table, varying: set[str], names: Mapping[str, list[str]], time: str
 ) -> None:
-    used_names = _used_names(initial.values())
     for name, one in initial.items():
-        chain = path_to(used_names[name], varying, names)
+        chain = path_to(names[initial_name(name)], varying, names)
         if not chain:
             continue
         through = f" through {' -> '.join(chain[:-1])}" if len(chain) > 1 else ""

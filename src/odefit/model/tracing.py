@@ -15,7 +15,7 @@ from odefit.model.dependencies import path_to, symbols_in
 from odefit.model.equations import Equations
 from odefit.model.expression import Expression
 from odefit.model.lowering import Namespace, expression_from_text
-from odefit.model.names import checked_name, checked_time, normal_form
+from odefit.model.names import checked_name, checked_time, initial_name, normal_form
 from odefit.model.table_calls import table_of_symbol
 
 Traced = Callable[[Any, Any, Any], Mapping[str, Any]]
@@ -87,7 +87,7 @@ def trace_equations(
     _refuse_repeated((*state_names, *parameter_names, *definitions, *tables))
     _refuse_foreign({**right_sides, **definitions}, {**symbols, **{f"{name}()": one for name, one in tables.items()}})
 
-    symbols |= {name: SX.sym(name) for name in definitions}
+    symbols |= {name: SX.sym(name) for name in (*definitions, *map(initial_name, state_names))}
     initial_values = _by_state(_call(initial, "initial", p) if callable(initial) else initial, state_names, "initial")
     namespace = Namespace(time, state_names, symbols, tables)
     starts = {name: _initial_value(value, name, namespace) for name, value in initial_values.items()}

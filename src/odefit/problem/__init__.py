@@ -1,7 +1,8 @@
 """The estimation problem: parameters, experiments, measurements - numbers and names, validated, frozen."""
 
+from odefit.model.names import initial_name, state_of_initial
 from odefit.problem.events import Dose
-from odefit.problem.experiments import Experiment, Period, initial_name, state_of_initial
+from odefit.problem.experiments import Experiment, Period
 from odefit.problem.measurements import Measurements
 from odefit.problem.noise import Noise
 from odefit.problem.parameters import SCALES, Parameter

@@ -24,12 +24,13 @@ def with_rates_of_doses(model: Model, experiments: Iterable[Experiment]) -> Mode
 
 
 def event_times(problem: Problem, estimates: Mapping[str, float], e: int) -> list[float]:
-    """Return the times of events and doses of experiment number `e`; see `Problem.event_times`."""
+    """Return the times of events, doses and later periods of experiment number `e`; see `Problem.event_times`."""
     experiment = problem.experiments[e]
-    if not problem.model.events and not experiment.events:
+    if not problem.model.events and not experiment.events and not experiment.later:
         return []
-    values = _Values(problem, estimates, e)
+    values = ParameterValues(problem, estimates, e)
     times = [values.of(event.time) for event in problem.model.events]
+    times += [values.of(period.start) for period in experiment.later]
     for dose in experiment.events:
         first = values.of(dose.time) + values.of(problem.lag.get(dose.target, 0.0))
         for i in range(dose.count):
@@ -38,7 +39,7 @@ def event_times(problem: Problem, estimates: Mapping[str, float], e: int) -> lis
     return sorted({time for time in times if math.isfinite(time)})
 
 
-class _Values:
+class ParameterValues:
     """Numbers that expressions of parameters have in one experiment."""
 
     def __init__(self, problem: Problem, estimates: Mapping[str, float], e: int) -> None:

@@ -12,17 +12,6 @@ from odefit.problem.tables import Table
 from odefit.problem.values import FrozenMapping, Value, one_nan
 
 USES = ("fit", "validate", "predict")
-_INITIAL = "(0)"
-
-
-def initial_name(state: str) -> str:
-    """Return the name of the initial value of a state, ``A(0)`` for ``A``."""
-    return f"{state}{_INITIAL}"
-
-
-def state_of_initial(name: str) -> str | None:
-    """Return ``A`` for the name ``A(0)`` of an initial value, None for other names."""
-    return name.removesuffix(_INITIAL).strip() if name.endswith(_INITIAL) else None
 
 
 @dataclass(frozen=True)
@@ -32,15 +21,17 @@ class Period(Value):
     Attributes
     ----------
     start
-        Where it begins; -inf means pre-equilibration.
+        Where it begins; -inf means pre-equilibration.  That of a later period may be the text of an expression of
+        parameters.
     overrides
-        What this experiment replaces: a parameter's or definition's name, or an initial value written
-        ``"A(0)"``, to a number or the text of an expression.
+        What the experiment replaces: a parameter's or definition's name, or an initial value written
+        ``"A(0)"``, to a number or the text of an expression.  What the first period replaces holds all the time, what a
+        later one does in it alone, where ``"A(0)"`` is the value with which the state goes on.
     steady_state
         Begin from the steady state of these conditions.
     """
 
-    start: float = 0.0
+    start: float | str = 0.0
     overrides: Mapping[str, float | str] = field(default_factory=dict)
     steady_state: bool = False
 
@@ -48,7 +39,7 @@ class Period(Value):
         object.__setattr__(self, "overrides", FrozenMapping(self.overrides))
         if self.steady_state or self.start == -math.inf:
             raise UnsupportedError("an experiment that starts from a steady state")
-        if not math.isfinite(self.start):
+        if not isinstance(self.start, str) and not math.isfinite(self.start):
             raise ProblemError(f"an experiment starts at {self.start}; give a finite time.")
         for name, value in self.overrides.items():
             if not isinstance(value, str) and not math.isfinite(value):
@@ -62,8 +53,7 @@ class Experiment(Value):
     Attributes
     ----------
     periods
-        At least one.  Several periods are part of the contract; a problem that uses them is refused until their methods
-        exist.
+        At least one, in order of time; see `odefit.problem.periods`.
     tables
         Tables that replace those of the problem: name to `Table`, or to a number for one that is constant.
     events
@@ -89,8 +79,11 @@ class Experiment(Value):
         object.__setattr__(self, "until", one_nan(self.until))
         if not self.periods:
             raise ProblemError(f"experiment '{self.name}' has no period; give at least Period(start).")
-        if len(self.periods) > 1:
-            raise UnsupportedError(f"several periods in experiment '{self.name}'")
+        if isinstance(self.first.start, str):
+            raise ProblemError(
+                f"experiment '{self.name}' starts at '{self.first.start}'; the start of an experiment is a number "
+                "(that of a later period may be an expression)."
+            )
         for event in self.events:
             if not isinstance(event, Dose):
                 raise ProblemError(f"experiment '{self.name}' has the event {event!r}; give odefit.Dose objects.")
@@ -100,20 +93,23 @@ class Experiment(Value):
             raise ProblemError(f"experiment '{self.name}' has use = '{self.use}'; the uses are {', '.join(USES)}.")
 
     @property
-    def _first(self) -> Period:
+    def first(self) -> Period:
+        """The period with which it begins."""
         first, *_ = self.periods
         return first
 
     @property
+    def later(self) -> tuple[Period, ...]:
+        """The other periods."""
+        _, *later = self.periods
+        return tuple(later)
+
+    @property
     def start(self) -> float:
         """Time at which the experiment begins: that of its first period."""
-        return self._first.start
+        return float(self.first.start)
 
     @property
     def overrides(self) -> Mapping[str, float | str]:
-        """What the experiment replaces, from its beginning to its end.
-
-        There is one period now, whose replacements hold all the time.  With several they differ from period to period:
-        then this will be those of the first, with which the experiment begins.
-        """
-        return self._first.overrides
+        """What the experiment replaces from its beginning on; `later` periods may replace it, and more."""
+        return self.first.overrides

@@ -9,6 +9,7 @@ from typing import Any
 import casadi as ca
 
 from odefit.model import Model
+from odefit.model.aggregates import Aggregates
 from odefit.model.kept import Kept
 from odefit.model.table_calls import table_symbol
 
@@ -34,3 +35,7 @@ class Expressions:
     def read(self, text: str) -> Any:
         """Return the expression that `text` stands for, as SX."""
         return self._read.get(text, lambda: self._model.expression(text, self.own_symbols, self._tables))
+
+    def read_along(self, text: str, aggregates: Aggregates) -> Any:
+        """Return what `text` stands for, which may use aggregates over time and values at a time."""
+        return self._model.expression(text, self.own_symbols, self._tables, aggregates)

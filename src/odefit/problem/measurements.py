@@ -81,7 +81,7 @@ class Measurements(Value):
     side
         -1: the value sees the state before an event at its time; +1: after it.
     since
-        Start of the interval of an interval observable, NaN for none.
+        Start of the interval of an observable that is taken over one, NaN: see `odefit.problem.intervals`.
     censoring
         -1: the true value lies below, +1: above, 0: it is measured.
     coords, noise_args, observable_args
@@ -91,7 +91,7 @@ class Measurements(Value):
         Further data columns by name, as text ("" where empty): a parameter may have one value `per` group.
 
     Every column after `value` may be left out.  Columns are copied and cannot be written to; measurements are equal
-    if all columns are, to the bit.  Columns that this version cannot use (`since`, `censoring`, `coords`, arguments)
+    if all columns are, to the bit.  Columns that this version cannot use (`censoring`, `coords`, arguments)
     are refused unless they say nothing.
     """
 
@@ -164,6 +164,10 @@ class Measurements(Value):
             ~np.isfinite(self.time),
             lambda i: f"the time is {self.time[i]:g}; every value needs the time at which it was taken.",
         )
+        self.refuse(
+            np.isinf(self.since) | (self.since >= self.time),
+            lambda i: f"its interval is from {self.since[i]:g} to {self.time[i]:g}; it must begin before it ends.",
+        )
         self.refuse(np.isinf(self.value), lambda i: "the value is infinite; leave a missing value empty.")
         self.check_sigma(sigma)
         self.refuse(
@@ -177,8 +181,6 @@ class Measurements(Value):
         )
 
     def _refuse_unsupported(self) -> None:
-        if np.isfinite(self.since).any():
-            raise UnsupportedError("interval observables (a 'from' column)")
         if np.any(self.censoring):
             raise UnsupportedError("censored measurements")
         for name in ("coords", "noise_args", "observable_args"):

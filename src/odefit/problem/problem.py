@@ -23,6 +23,7 @@ from odefit.problem.experiments import Experiment
 from odefit.problem.measurements import Measurements
 from odefit.problem.noise import Noise, check_expressions, sigma_expressions, standard_deviations
 from odefit.problem.parameters import Parameter
+from odefit.problem.periods import check_periods, with_held_of_periods
 from odefit.problem.priors import Rule
 from odefit.problem.slots import Slots
 from odefit.problem.structure import Structure
@@ -130,7 +131,8 @@ class Problem:
     Attributes
     ----------
     model
-        The equations; where doses are given over some time, with rates (`Model.with_rates`).
+        The equations; where doses are given over some time, with rates (`Model.with_rates`), and with held states
+        where experiments have several periods (`Model.with_held`).
     measurements
         The data; those of names that experiments set are checked and left out (see `odefit.problem.conditions`).
     constraints
@@ -178,7 +180,10 @@ class Problem:
                 raise ProblemError(f"the table '{name}' is {table!r}; give an odefit.Table.")
         for name in ("tables", "noise", "derived", "units", "starts", "lag", "fraction"):
             object.__setattr__(self, name, FrozenMapping(getattr(self, name)))
-        object.__setattr__(self, "model", with_rates_of_doses(self.model, self.experiments))
+        for one in self.experiments:
+            check_periods(self.model, one)
+        model = with_rates_of_doses(with_held_of_periods(self.model, self.experiments), self.experiments)
+        object.__setattr__(self, "model", model)
         parts = (self.model, self.parameters, self.experiments, self.measurements, self.constraints, self.noise)
         object.__setattr__(self, "structure", Structure(*parts, self.tables, self.lag, self.fraction))
         validate(self)
@@ -239,8 +244,14 @@ class Problem:
         """Return the table `name` as `experiment` has it."""
         return experiment.tables[name] if name in experiment.tables else self.tables[name]
 
+    def end_of(self, experiment: Experiment) -> float:
+        """Return where an experiment ends: at `until` or the last datum, whatever is later; NaN if there is neither."""
+        data = self.measurements
+        ends = data.time[data.experiment == experiment.name]
+        return float(np.fmax(experiment.until, ends.max() if ends.size else np.nan))
+
     def event_times(self, estimates: Mapping[str, float], e: int) -> list[float]:
-        """Return the times at which events and doses of experiment number `e` act, at these values of slots.
+        """Return the times of events, doses and later periods of experiment number `e`, at these values of slots.
 
         Slots without an estimate are at their start values.  Times are in order, each once; a dose over some time has
         two.
@@ -267,7 +278,7 @@ class Problem:
                 return True
             if name not in seen:
                 seen.add(name)
-                inner = self.model.definitions.get(name)
+                inner = self.model.definitions.get(name, self.model.initial_values.get(name))
                 if inner is None and name in texts:
                     inner = self.expression(texts[name])
                 waiting += [] if inner is None else [symbol.name() for symbol in ca.symvar(inner)]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import casadi as ca
 
 from odefit.model.table_calls import table_of_symbol
-from odefit.problem.experiments import Experiment, state_of_initial
+from odefit.problem.experiments import Experiment
 
 if TYPE_CHECKING:
     from odefit.problem.problem import Problem
@@ -73,6 +73,5 @@ def resolve_in_experiment(
     """Return `expression` in the parameters, with what `experiment` replaces (None: nothing) put in."""
     replacing = computed_parameters(problem)
     for name, value in experiment.overrides.items() if experiment else ():
-        if state_of_initial(name) is None:
-            replacing[name] = problem.expression(value) if isinstance(value, str) else ca.SX(float(value))
+        replacing[name] = problem.expression(value) if isinstance(value, str) else ca.SX(float(value))
     return resolved(problem, [expression], replacing, at_start=at_start)[0]

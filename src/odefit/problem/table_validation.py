@@ -10,6 +10,7 @@ import casadi as ca
 from odefit.errors import ProblemError, UnsupportedError, suggestion
 from odefit.model.names import checked_name
 from odefit.model.table_calls import calls_in
+from odefit.problem.derived import quantities_of
 
 if TYPE_CHECKING:
     from odefit.problem.problem import Problem
@@ -62,10 +63,13 @@ def _expressions(problem: Problem) -> Iterator[Any]:
         yield from event.changes.values()
     texts = [p.expression for p in problem.parameters if p.expression is not None]
     texts += [value for e in problem.experiments for value in e.overrides.values() if isinstance(value, str)]
-    texts += problem.derived.values()
     texts += [noise.expression for noise in problem.noise.values() if noise.expression is not None]
     for text in texts:
         yield problem.expression(text)
+    if problem.derived:
+        quantities = quantities_of(problem)
+        yield from quantities.expressions.values()
+        yield from (part for one in quantities.model.gathered.values() for part in (one.expression, one.counts))
 
 
 def _check_calls(problem: Problem, name: str, counts: set[int], known: Iterable[str]) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import casadi as ca
 import numpy as np
 
 from odefit.errors import OdefitError, ProblemError, UnsupportedError, suggestion
 from odefit.model.events import name_of_held
+from odefit.model.names import initial_name, state_of_initial
+from odefit.problem.derived import quantities_by_text, quantities_of
 from odefit.problem.event_validation import check_doses, check_events, refuse_tables, texts_of_doses
-from odefit.problem.experiments import initial_name, state_of_initial
+from odefit.problem.intervals import check_intervals
 from odefit.problem.noise import check_expressions, check_measured, standard_deviations
 from odefit.problem.table_validation import check_tables
 
@@ -108,9 +110,11 @@ def _check_expressions(problem: Problem) -> set[str]:
     """Parse every expression of the problem; return the names of its own parameters that they use."""
     used: set[str] = set()
 
-    def look(text: str, where: str, forbidden: Mapping[str, str], *, at_start: bool = False) -> None:
+    def look(
+        text: str, where: str, forbidden: Mapping[str, str], *, at_start: bool = False, read: Any = problem.expression
+    ) -> None:
         try:
-            expression = problem.expression(text)
+            expression = read(text)
         except OdefitError as error:
             error.args = (f"{where}: {error.args[0]}",)
             raise
@@ -125,6 +129,7 @@ def _check_expressions(problem: Problem) -> set[str]:
     moving[model.time] = f"the independent variable '{{name}}'{only}"
     by_events = _words_for_events(problem)
     moving |= {name: by_events[name] for name in model.held}
+    by_row = problem.structure.slots.by_row
     by_column = {p.name: p.per for p in problem.parameters if p.per not in (None, "experiment")}
     by_experiment = {p.name: "experiment" for p in problem.parameters if p.per == "experiment"}
     single = moving | {name: f"'{{name}}', which has one value per {per}" for name, per in by_column.items()}
@@ -140,17 +145,29 @@ def _check_expressions(problem: Problem) -> set[str]:
                     look(value, where, moving, at_start=True)
                 else:  # what an event changes is a number before
                     look(value, where, moving | by_events if name in model.changed_by_events else by_events)
+        for number, period in enumerate(experiment.later, start=2):
+            place = f"period {number} of experiment '{experiment.name}'"
+            values = {f"'{name}' in {place}": value for name, value in period.overrides.items()}
+            for where, value in {f"the start of {place}": period.start, **values}.items():
+                if isinstance(value, str):
+                    look(value, where, moving | by_events | {name: single[name] for name in by_row}, at_start=True)
     for text, where in texts_of_doses(problem):
-        look(text, where, moving | {name: single[name] for name in problem.structure.slots.by_row})
+        look(text, where, moving | {name: single[name] for name in by_row})
     for name, noise in problem.noise.items():
         if noise.expression is not None:
-            look(noise.expression, f"[noise] {name}", by_events)
+            along = {one: words for one, words in by_events.items() if one not in model.gathered}
+            look(noise.expression, f"[noise] {name}", along)
     for rule in problem.rules:
         look(rule.expression, f'the rule "{rule.expression} ~ ..."', shared)
+    derived = quantities_by_text(problem)
+    used.update(quantities_of(problem).model.parameters if derived else ())
+    at_a_time = {
+        name: f"the state '{{name}}'; write {name}({model.time}=...) for its value at a time" for name in model.shown
+    }
     for name, text in problem.derived.items():
         if name in model.symbols or name in {p.name for p in problem.parameters}:
             raise ProblemError(f"the derived quantity '{name}' has the name of something else; choose another one.")
-        look(text, f"the derived quantity '{name}'", single)
+        look(text, f"the derived quantity '{name}'", single | at_a_time, read=derived.__getitem__)
     return used
 
 
@@ -163,6 +180,9 @@ def _words_for_events(problem: Problem) -> dict[str, str]:
     advice = "; write a definition of it in the equations, and use the name of that"
     words = {name: f"'{{name}}', which an event changes{advice}" for name in model.changed_by_events}
     held = {name: f"'{name_of_held(name)}', which an event changes, through a definition" for name in model.held}
+    for name, one in model.gathered.items():
+        kind = "the interval of a measurement" if one.interval else "time"
+        held[name] = f"'{name}', an aggregate over {kind}, through a definition"
     return {**{name: words[name] for name in words if name in model.parameters}, **held}
 
 
@@ -191,6 +211,7 @@ def check_measurements(problem: Problem) -> None:
             )
         if experiments[name].use == "predict":
             raise ProblemError(f'experiment \'{name}\' has data but use = "predict"; write "fit" or "validate".')
+    check_intervals(problem)
     _ = problem.structure.slots  # refuses columns that do not
 
 

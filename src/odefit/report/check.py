@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -115,8 +115,9 @@ def _experiments(problem: Problem) -> list[str]:
         if experiment.use == "validate":
             words.append("scored, not fitted")
         if experiment.overrides:
-            changes = ", ".join(f"{name} = {value}" for name, value in experiment.overrides.items())
-            words.append(f"with {changes}")
+            words.append(f"with {_replaced(experiment.overrides)}")
+        for period in experiment.later:
+            words.append(f"from {_shown(period.start)} on {_replaced(period.overrides) or 'as at the start'}")
         lines += textwrap.wrap(
             f"  {experiment.name}: {'; '.join(words)}", _WIDTH, subsequent_indent="    ", drop_whitespace=True
         )
@@ -124,6 +125,14 @@ def _experiments(problem: Problem) -> list[str]:
     if ignored:
         lines.append(f"  {ignored} values are missing or have weight 0")
     return lines
+
+
+def _replaced(overrides: Mapping[str, float | str]) -> str:
+    return ", ".join(f"{name} = {_shown(value)}" for name, value in overrides.items())
+
+
+def _shown(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:g}"
 
 
 def _noise(problem: Problem) -> list[str]:

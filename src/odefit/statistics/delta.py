@@ -89,18 +89,23 @@ def prediction_band(
     e: int,
     times: Array,
     row_slots: npt.NDArray[np.int64] | None = None,
+    *,
+    names: tuple[str, ...] = (),
+    after: bool = False,
 ) -> Band:
     """Return all states and definitions of experiment number `e`, with standard errors of the curves.
 
     Parameters
     ----------
+    names, after
+        Only these, and those `after` the events at a time.
     row_slots
         The slots of one measurement (see `Observation`): curves of what depends on the measurement are then those
         of measurements like it; without, they are left out.
     """
     order = 1 if statistics is not None else 0
-    seeds, trajectory = solve_experiment(problem, compiled, theta, e, times, order)
-    curves = curves_of(problem, compiled, e, by_row=row_slots is not None)
+    seeds, trajectory = solve_experiment(problem, compiled, theta, e, times, order, after=after)
+    curves = curves_of(problem, compiled, e, by_row=row_slots is not None, names=names)
     indices = np.empty(0, dtype=np.int64) if row_slots is None else row_slots
     slots, slopes = compiled.slot_values(theta)
     a = slots[indices]

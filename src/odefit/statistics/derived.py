@@ -4,6 +4,8 @@ A quantity that depends on something an experiment replaces, or on a parameter w
 has a value for each experiment, called ``t_half[s1]``; others have a single one.  All of them together are one native
 function of the slots, compiled once for the problems that differ in start values, bounds and settings only.  Its
 inputs u are the tables of all experiments whose values a quantity takes, one experiment behind the other.
+
+Quantities that are taken along the solution (`odefit.problem.derived`) are observed in a run of each experiment.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ import casadi as ca
 import numpy as np
 import numpy.typing as npt
 
-from odefit.compile import CompiledProblem
+from odefit.compile import CompiledProblem, compile_problem
 from odefit.compile.conditions import formal_parameters, stack
 from odefit.compile.functions import FunctionLibrary, NativeFunction, SymbolicFunction
 from odefit.compile.table_inputs import PlacedTables, shapes_of
@@ -23,9 +25,10 @@ from odefit.errors import ProblemError
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 from odefit.problem import Problem
+from odefit.problem.derived import completion, problem_along, quantities_of
 from odefit.problem.resolution import names_in, resolve_in_experiment, symbol_of, tables_in
 from odefit.statistics.covariance import ParameterStatistics
-from odefit.statistics.delta import Estimate, standard_errors, with_interval
+from odefit.statistics.delta import Estimate, prediction_band, standard_errors, with_interval
 
 Array = npt.NDArray[np.float64]
 
@@ -43,6 +46,43 @@ def derived_quantities(
 ) -> dict[str, Estimate]:
     """Return the derived quantities with their uncertainty, by the delta method."""
     if not problem.derived:
+        return {}
+    found = _of_parameters(problem, compiled, theta, statistics)
+    found |= _along_the_solution(problem, theta, statistics)
+    order = {name: place for place, name in enumerate(problem.derived)}
+    return dict(sorted(found.items(), key=lambda entry: order[entry[0].split("[")[0]]))
+
+
+def _along_the_solution(problem: Problem, theta: Array, statistics: ParameterStatistics | None) -> dict[str, Estimate]:
+    """Return those that are taken along the solution; one experiment after the other."""
+    names = quantities_of(problem).along
+    if not names:
+        return {}
+    along = problem_along(problem)
+    compiled = compile_problem(along)
+    slots, _ = compiled.slot_values(theta)
+    estimates = dict(zip(compiled.slot_names, slots.tolist(), strict=True))
+    found: dict[str, Estimate] = {}
+    for e, experiment in enumerate(problem.experiments):
+        end = problem.end_of(experiment)
+        when = np.array([completion(problem, estimates, e, name, end) for name in names])
+        times = np.unique(when)
+        band = prediction_band(along, compiled, theta, statistics, e, times, names=names, after=True)
+        for column, (name, time) in enumerate(zip(names, when.tolist(), strict=True)):
+            row = int(np.searchsorted(times, time))
+            label = name if len(problem.experiments) == 1 else f"{name}[{experiment.name}]"
+            value, error = float(band.values[row, column]), float(band.errors[row, column])
+            found[label] = (
+                Estimate(value, None, None) if statistics is None else with_interval(value, error, statistics.quantile)
+            )
+    return {label: found[label] for label in sorted(found, key=lambda label: names.index(label.split("[")[0]))}
+
+
+def _of_parameters(
+    problem: Problem, compiled: CompiledProblem, theta: Array, statistics: ParameterStatistics | None
+) -> dict[str, Estimate]:
+    """Return those that are expressions of the parameters."""
+    if len(quantities_of(problem).along) == len(problem.derived):
         return {}
     key = ("derived", tuple(problem.derived.items()))
     labels, function, with_tables_of = problem.structure.kept.get(key, lambda: _compiled(problem, compiled))
@@ -111,8 +151,10 @@ def _quantities(problem: Problem) -> Iterator[tuple[str, Any, int]]:
     replaced = {name for e in problem.experiments for name in e.overrides}
     local = replaced | {p.name for p in problem.parameters if p.per is not None}
     known = {*formal_parameters(problem)}
-    for name, text in problem.derived.items():
-        expression = problem.expression(text)
+    read = quantities_of(problem)
+    for name, expression in read.expressions.items():
+        if name in read.along:
+            continue
         if not _differs(problem, expression, local):
             yield name, resolve_in_experiment(problem, expression, None), 0
             continue

@@ -15,11 +15,13 @@ from odefit.criteria.least_squares import heavy_measurements, root_weights
 from odefit.integrate import piece_ends
 from odefit.native.norm import norm
 from odefit.problem import Problem
+from odefit.problem.intervals import interval_beginnings
+from odefit.transcribe.outputs import outputs_of
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-_NONE, _NO_INDICES = np.empty(0), np.empty(0, np.int64)
+_NONE = np.empty(0)
 ROUNDING = 4 * float(np.finfo(float).eps)
 """Of the data: what is lost by their rounding, and by that of model values as large."""
 _ROUNDING = 1e-14  # of a datum, by which it may be missed on account of rounding
@@ -37,6 +39,9 @@ class Observation:
         Distinct times (twice where states before and behind an event were measured), which of them mean the state
         behind an event (empty: none), times at which the right-hand side jumps, and the ends of the pieces of
         integration.
+    since, remember, n_slots
+        Per output time: where the beginning of the interval of its measurements is remembered, and where it is itself;
+        see `odefit.integrate.gathering`.  Empty where nothing is gathered in intervals.
     at, observable
         Per measurement: index into `times`, index among the problem's observables.
     value, root_weight
@@ -53,6 +58,9 @@ class Observation:
     after: Indices
     stops: Array
     ends: Array
+    since: Indices
+    remember: Indices
+    n_slots: int
     at: Indices
     observable: Indices
     value: Array
@@ -123,6 +131,7 @@ def until(data: Observations, horizons: Sequence[float]) -> Observations:
         if n_times:
             times, after = o.times[:n_times], o.after[:n_times]
             columns = {name: getattr(o, name)[kept] for name in _PER_MEASUREMENT}
+            columns |= {"since": o.since[:n_times], "remember": o.remember[:n_times]}
             observed.append(
                 dataclasses.replace(o, times=times, after=after, ends=piece_ends(o.t0, times, o.stops), **columns)
             )
@@ -174,6 +183,7 @@ def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array)
     data = problem.measurements
     index = {name: i for i, name in enumerate(problem.observables)}
     codes = np.array([index[name] for name in data.observable.tolist()], dtype=np.int64)
+    beginnings = interval_beginnings(problem)
     result = []
     for number, experiment in enumerate(problem.experiments):
         if experiment.use != use:
@@ -181,8 +191,11 @@ def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array)
         rows = np.flatnonzero((data.experiment == experiment.name) & (roots > 0))
         if not rows.size:
             continue
-        source = rows[np.lexsort((data.after[rows], data.time[rows]))]
-        times, after, at = _output_times(data.time[source], data.after[source])
+        begin = beginnings[rows]
+        order = np.lexsort((begin, data.after[rows], data.time[rows]))
+        source = rows[order]
+        outputs = outputs_of(data.time[source], data.after[source], begin[order], experiment.start)
+        times, after = outputs.times, outputs.after
         start = experiment.start
         stops = compiled_structure(problem).tables[number].jumps if problem.model.tables or problem.tables else _NONE
         result.append(
@@ -193,7 +206,10 @@ def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array)
                 after=after,
                 stops=stops,
                 ends=np.array([start]) if after.any() and times[-1] <= start else piece_ends(start, times, stops),
-                at=at,
+                since=outputs.since,
+                remember=outputs.remember,
+                n_slots=outputs.n_slots,
+                at=outputs.at,
                 observable=codes[source],
                 value=data.value[source].copy(),
                 root_weight=finite_roots[source].copy(),
@@ -202,14 +218,6 @@ def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array)
             )
         )
     return tuple(result)
-
-
-def _output_times(time: Array, behind: npt.NDArray[np.bool_]) -> tuple[Array, Indices, Indices]:
-    """Return distinct output times, which of them are behind an event, and the one of each measurement; all sorted."""
-    new = np.ones(time.size, dtype=bool)
-    new[1:] = (time[1:] != time[:-1]) | (behind[1:] != behind[:-1])
-    after = behind[new].astype(np.int64) if behind.any() else _NO_INDICES
-    return time[new], after, np.cumsum(new) - 1
 
 
 def slots_of_rows(problem: Problem, source: npt.NDArray[np.int64]) -> Indices:

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, CompiledStructure
 from odefit.compile.parameter_map import Mapping, Unknowns
+from odefit.integrate.gathering import Gathering, gathering_record
 from odefit.integrate.task import Switching, Task
 from odefit.native.linear_systems import Elimination
 from odefit.native.records import Floats, Integers, Layout, Unsigned, Words
@@ -74,13 +75,13 @@ class Penalty(NamedTuple):
     first_row: int = 0
 
 
-FITTING = Layout(Task, Elimination, Switching, Mapping, Measured)
+FITTING = Layout(Task, Elimination, Switching, Gathering, Mapping, Measured)
 """Rows of tasks that are fitted."""
 SHARED = Layout(Unknowns, Penalty)
 """The one row of what all tasks share."""
 
 
-Records = tuple[Task, Switching, Mapping, Measured]
+Records = tuple[Task, Switching, Gathering, Mapping, Measured]
 
 
 def task_records(
@@ -119,7 +120,8 @@ def task_records(
         column_of_slot=of_slot,
         first_row=first_row,
     )
-    return task, switching, compiled.mappings[o.experiment], measured
+    gathering = gathering_record(model.gathering, o.since, o.remember, o.n_slots)
+    return task, switching, gathering, compiled.mappings[o.experiment], measured
 
 
 def penalty_record(compiled: CompiledStructure, first_row: int, of_slot: Integers) -> Penalty:
@@ -148,11 +150,12 @@ def table_of(records: list[Records]) -> Words:
 
 
 Fields = dict[str, Any]
-PartFields = tuple[Fields, Fields, Fields]
+_PARTS = (Task, Switching, Gathering, Measured)
+PartFields = tuple[Fields, Fields, Fields, Fields]
 
 
 def part_of_records(o: Observation, first_row: int) -> PartFields:
-    """Return what changes in `Task`, `Switching` and `Measured` where only a part of the measurements is fitted."""
+    """Return what changes in the records where only a part of the measurements is fitted, see `_PARTS`."""
     measured = {
         "at_time": _first_of_times(o),
         "observable": o.observable,
@@ -161,14 +164,15 @@ def part_of_records(o: Observation, first_row: int) -> PartFields:
         "row_slots": np.ascontiguousarray(o.row_slots).reshape(-1),
         "first_row": first_row,
     }
-    return {"times": o.times, "after": o.after, "ends": o.ends}, {"stops": o.ends}, measured
+    gathering = {"since": o.since, "remember": o.remember}
+    return {"times": o.times, "after": o.after, "ends": o.ends}, {"stops": o.ends}, gathering, measured
 
 
 def table_of_part(table: Words, rows: list[int], parts: list[PartFields]) -> Words:
     """Return the `rows` of a table with these fields, which must be kept, in the place of their own."""
     result = table[rows]
     for row, changed in zip(result, parts, strict=True):
-        for part, fields in zip((Task, Switching, Measured), changed, strict=True):
+        for part, fields in zip(_PARTS, changed, strict=True):
             for name, value in fields.items():
                 FITTING.set(row, part, name, value)
     return result

@@ -66,7 +66,7 @@ def _blur(task, m, g, nonzeros, y):
     for e in range(m.row_ptr[g], m.row_ptr[g + 1]):
         j = np.int64(m.col[e])
         if j < task.n:
-            total += abs(nonzeros[e]) * (task.rtol * abs(y[0, j]) + task.atol[j])
+            total += abs(nonzeros[e]) * (task.rtol * abs(y[0, j]) + abs(task.atol[j]))
     return total
 
 

@@ -286,7 +286,9 @@ class _Picture:
             handles.append(Line2D([], [], color=colour, linewidth=style.LINE_WIDTH, label="model"))
         if any(self._events.values()):
             doses = any(self._problem.experiments[e].events for e in self._events)
-            words = [*["dose"] * doses, *["event"] * bool(self._problem.model.events)]
+            periods = any(self._problem.experiments[e].later for e in self._events)
+            events = bool(self._problem.model.events)
+            words = [*["dose"] * doses, *["event"] * events, *["period"] * periods]
             handles.append(Line2D([], [], label=" or ".join(words), **_EVENT_LINE))
         if self._band and any(self._has_visible_band(panel) for panel in self._panels):
             handles.append(Patch(color=colour, alpha=style.BAND_ALPHA, linewidth=0, label="95 % band of the curve"))
