@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -29,10 +29,12 @@ class Values:
     ----------
     sheet, columns
         Where the values stand: line by line in these columns of the sheet.
-    experiment, time, observable, value, sigma, weight, side, groups
+    experiment, time, observable, value, sigma, weight, side, groups, arguments
         As in `Measurements`.
     row
         Which values were taken together, numbered within the sheet.
+    places
+        For "sigma" and arguments the columns, as many as `columns`, where they stand.
     """
 
     sheet: Sheet
@@ -42,15 +44,18 @@ class Values:
     observable: Column
     value: Array
     row: npt.NDArray[np.int64]
-    sigma: Array
+    sigma: Column
     weight: Array
     side: npt.NDArray[np.int64]
     groups: Mapping[str, Column]
+    arguments: Mapping[str, Column]
+    places: Mapping[str, tuple[str, ...]]
 
-    def place(self, index: int) -> str:
-        """Return the place of a value in words."""
+    def place(self, index: int, what: str = "") -> str:
+        """Return the place of a value in words, or that of what belongs to it ("sigma", an argument) if it has one."""
         row, position = divmod(index, len(self.columns))
-        return self.sheet.place(row, self.columns[position])
+        own = self.places.get(what, self.columns)[position]
+        return self.sheet.place(row, own if own in self.sheet else self.columns[position])
 
 
 @contextmanager
@@ -62,7 +67,7 @@ def located(parts: Sequence[Values]) -> Iterator[None]:
         index = error.index
         for part in parts:
             if index < len(part.value):
-                raise ProblemError(f"{part.place(index)}: {error.fault}") from error
+                raise ProblemError(f"{part.place(index, error.column)}: {error.fault}") from error
             index -= len(part.value)
         raise
 
@@ -120,13 +125,18 @@ def _spread(
     def tiled(cells: tuple[str, ...]) -> Column:
         return np.tile(np.array(cells, dtype=object), m)
 
-    def spread(kind: str) -> Array:
-        row = sheet.numbers(kind) if kind in layout.spreads else np.full(m, np.nan)
-        titles = [f"{name}.{kind}" for name in layout.values]
-        if not any(name in sheet for name in titles):
-            return np.repeat(row, k)
-        return np.stack([sheet.numbers(name) if name in sheet else row for name in titles], axis=1).ravel()
+    def columns_of(kind: str) -> tuple[str, ...]:
+        """Return where each value finds its own: in a column that serves its column, or in that of the row."""
+        return tuple(title if (title := f"{name}.{kind}") in sheet else kind for name in layout.values)
 
+    def spread(kind: str, read: Callable[[str], Column], missing: Column) -> Column:
+        of_row = read(kind) if kind in (*layout.spreads, *layout.arguments.values()) and kind in sheet else missing
+        titles = columns_of(kind)
+        if all(title == kind for title in titles):
+            return np.repeat(of_row, k)
+        return np.stack([of_row if title == kind else read(title) for title in titles], axis=1).ravel()
+
+    nothing, no_name = np.full(m, np.nan), np.full(m, "", dtype=object)
     groups = {name: repeated(_group(sheet, name)) for name in layout.groups}
     experiments = None if experiment is None else np.full(m, experiment, dtype=object)
     if "experiment" in sheet:
@@ -154,10 +164,12 @@ def _spread(
         observable=tiled(observables),
         value=np.stack([sheet.numbers(name) for name in layout.values], axis=1).ravel(),
         row=np.repeat(np.arange(m), k),
-        sigma=spread("sigma"),
-        weight=spread("weight"),
+        sigma=spread("sigma", sheet.cells, nothing),
+        weight=spread("weight", sheet.numbers, nothing),
         side=np.repeat(_sides(sheet, measured=layout.kind == "wide" and "side" in layout.values), k),
         groups=groups,
+        arguments={symbol: spread(name, sheet.cells, no_name) for symbol, name in layout.arguments.items()},
+        places={"sigma": columns_of("sigma")} | {symbol: columns_of(name) for symbol, name in layout.arguments.items()},
     )
 
 
@@ -184,10 +196,12 @@ def _tidy(
         observable=_names(sheet, "observable", names.observables or ()),
         value=sheet.numbers("value"),
         row=_row_numbers(sheet) if "row" in sheet else np.arange(m),
-        sigma=sheet.numbers("sigma") if "sigma" in sheet else missing,
+        sigma=sheet.cells("sigma") if "sigma" in sheet else missing,
         weight=sheet.numbers("weight") if "weight" in sheet else missing,
         side=_sides(sheet),
         groups={name: _group(sheet, name) for name in layout.groups},
+        arguments={symbol: sheet.cells(name) for symbol, name in layout.arguments.items()},
+        places={"sigma": ("sigma",)} | {symbol: (name,) for symbol, name in layout.arguments.items()},
     )
 
 

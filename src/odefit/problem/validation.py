@@ -10,6 +10,7 @@ import numpy as np
 
 from odefit.errors import OdefitError, ProblemError, UnsupportedError, suggestion
 from odefit.model.events import name_of_held
+from odefit.problem.arguments import check_arguments, check_cells
 from odefit.problem.event_validation import check_doses, check_events, refuse_tables, texts_of_doses
 from odefit.problem.experiments import initial_name, state_of_initial
 from odefit.problem.noise import check_expressions, check_measured, standard_deviations
@@ -33,12 +34,14 @@ def validate(problem: Problem) -> None:
     check_doses(problem)
     used = _check_expressions(problem) | check_tables(problem)
     refuse_tables(problem)
-    _check_parameters(problem, used)
+    check_arguments(problem, used)
+    _check_parameters(problem, used | problem.measurements.named)
 
 
 def validate_data(problem: Problem) -> None:
     """Check what `problem` holds of data, conditions left out; raise as `validate` does."""
     check_measurements(problem)
+    check_cells(problem)
     _check_noise(problem)
     check_starts(problem, [p.name for p in problem.parameters])
 
@@ -55,6 +58,8 @@ def _check_values(problem: Problem) -> None:
     """Every name without an equation has a value in every experiment."""
     known = {p.name for p in problem.parameters}
     for name in problem.model.parameters:
+        if name in problem.measurements.arguments:
+            continue  # its values stand in the rows
         lacking = [e.name for e in problem.experiments if name not in e.overrides]
         if name not in known and lacking:
             raise ProblemError(
@@ -128,6 +133,8 @@ def _check_expressions(problem: Problem) -> set[str]:
     by_column = {p.name: p.per for p in problem.parameters if p.per not in (None, "experiment")}
     by_experiment = {p.name: "experiment" for p in problem.parameters if p.per == "experiment"}
     single = moving | {name: f"'{{name}}', which has one value per {per}" for name, per in by_column.items()}
+    arguments = problem.measurements.arguments
+    single |= dict.fromkeys(arguments, "'{name}', an argument of the data, which has a value in each of their rows")
     shared = single | {name: f"'{{name}}', which has one value per {per}" for name, per in by_experiment.items()}
     for parameter in problem.parameters:
         if parameter.expression is not None:

@@ -15,6 +15,7 @@ from odefit.criteria.least_squares import heavy_measurements, root_weights
 from odefit.integrate import piece_ends
 from odefit.native.norm import norm
 from odefit.problem import Problem
+from odefit.transcribe.arguments import arguments_of_rows
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -41,8 +42,8 @@ class Observation:
         Per measurement: index into `times`, index among the problem's observables.
     value, root_weight
         Per measurement: datum and square root of the weight; where that is infinite, that of ordinary ones.
-    row_slots
-        Per measurement: the slots of the parameters that depend on the measurement, (m, n_a).
+    argument_source, argument_number
+        Per measurement: where its own arguments are found, or what they are, (m, n_a); see `RowArguments`.
     source
         Per measurement: its index in the problem's measurements.
     """
@@ -57,7 +58,8 @@ class Observation:
     observable: Indices
     value: Array
     root_weight: Array
-    row_slots: Indices
+    argument_source: Indices
+    argument_number: Array
     source: Indices
 
     @cached_property
@@ -102,7 +104,7 @@ class Observations:
         return self.heavy[np.isinf(self.heavy_root)]
 
 
-_PER_MEASUREMENT = ("at", "observable", "value", "root_weight", "row_slots", "source")
+_PER_MEASUREMENT = ("at", "observable", "value", "root_weight", "argument_source", "argument_number", "source")
 
 
 def observations(problem: Problem, use: str = "fit") -> Observations:
@@ -183,6 +185,7 @@ def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array)
             continue
         source = rows[np.lexsort((data.after[rows], data.time[rows]))]
         times, after, at = _output_times(data.time[source], data.after[source])
+        arguments = arguments_of_rows(problem, number, source)
         start = experiment.start
         stops = compiled_structure(problem).tables[number].jumps if problem.model.tables or problem.tables else _NONE
         result.append(
@@ -197,7 +200,8 @@ def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array)
                 observable=codes[source],
                 value=data.value[source].copy(),
                 root_weight=finite_roots[source].copy(),
-                row_slots=slots_of_rows(problem, source),
+                argument_source=arguments.source,
+                argument_number=arguments.number,
                 source=source.astype(np.int64),
             )
         )
@@ -210,14 +214,3 @@ def _output_times(time: Array, behind: npt.NDArray[np.bool_]) -> tuple[Array, In
     new[1:] = (time[1:] != time[:-1]) | (behind[1:] != behind[:-1])
     after = behind[new].astype(np.int64) if behind.any() else _NO_INDICES
     return time[new], after, np.cumsum(new) - 1
-
-
-def slots_of_rows(problem: Problem, source: npt.NDArray[np.int64]) -> Indices:
-    """Return the slots that the measurements select, a column per parameter that depends on the measurement."""
-    slots, groups = problem.structure.slots, problem.measurements.groups
-    per = {p.name: p.per for p in problem.parameters}
-    columns = [
-        np.array([slots.of_group[name][key] for key in groups[per[name] or ""][source]], dtype=np.int64)
-        for name in slots.by_row
-    ]
-    return np.stack(columns, axis=1) if columns else np.empty((source.size, 0), dtype=np.int64)

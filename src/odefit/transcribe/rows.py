@@ -10,6 +10,7 @@ from odefit.criteria.least_squares import weighted_residual
 from odefit.integrate.task import task_at
 from odefit.native.calls import call_model, call_observe
 from odefit.native.kernel import kernel
+from odefit.transcribe.arguments import argument
 from odefit.transcribe.record import FITTING, Measured
 
 measured_at = FITTING.reader(Measured)
@@ -32,7 +33,8 @@ def write_rows(table, i, index, y, s, s2):
     for k in range(first, m.at_time[index + 1]):
         if k == first or n_a > 0:
             for j in range(n_a):
-                a[j] = m.slots[m.row_slots[k * n_a + j]]
+                at = k * n_a + j
+                a[j] = argument(m.argument_source[at], m.argument_number[at], m.slots, task.p)
             call_observe(m.observe, time, y, 0, task.p, task.u, a, out, 0)
             if m.order >= 1:
                 call_observe(m.observe_jacobian, time, y, 0, task.p, task.u, a, nonzeros, 0)
@@ -90,14 +92,20 @@ def _add_up(task, m, g, nonzeros, s, totals):
 @kernel(inline=True)
 def _add_arguments(task, m, k, row, nonzeros):
     """Add the derivatives by the arguments of measurement `k` alone."""
-    g, before = m.observable[k], task.n + task.n_parameters
+    g, before, n_slots = m.observable[k], task.n + task.n_parameters, m.slots.size
     for e in range(m.row_ptr[g], m.row_ptr[g + 1]):
         j = np.int64(m.col[e]) - before
-        if j >= 0:
-            slot = m.row_slots[k * m.n_arguments + j]
-            column = m.column_of_slot[slot]
+        if j < 0:
+            continue
+        source, factor = m.argument_source[k * m.n_arguments + j], m.root_weight[k] * nonzeros[e]
+        if 0 <= source < n_slots:
+            column = m.column_of_slot[source]
             if column >= 0:
-                m.jacobian[row * m.width + column] += m.root_weight[k] * nonzeros[e] * m.slopes[slot]
+                m.jacobian[row * m.width + column] += factor * m.slopes[source]
+        elif source >= n_slots:
+            at = (source - n_slots) * task.n_columns
+            for c in range(task.n_columns):
+                m.jacobian[row * m.width + m.columns[c]] += factor * task.dp[at + c]
 
 
 @kernel(inline=True)
