@@ -208,7 +208,7 @@ def _wide(sheet: Sheet, time: str, options: DataOptions, names: DataNames) -> La
         if name in PLANNED and name not in observables:
             raise UnsupportedError(f"the data column '{name}' in {sheet.name}")
         if not names.observes(normal_form(name)):
-            raise ProblemError(_unknown_column(sheet, name, names))
+            raise ProblemError(_unknown_column(sheet, name, options, names))
         values.append(name)
     if not values:
         raise ProblemError(f"{sheet.name} has no column with measured values; name one after a state or definition.")
@@ -228,9 +228,9 @@ def _serves(sheet: Sheet, name: str, known: set[str], options: DataOptions) -> b
     return True
 
 
-def _unknown_column(sheet: Sheet, name: str, names: DataNames) -> str:
+def _unknown_column(sheet: Sheet, name: str, options: DataOptions, names: DataNames) -> str:
     observables = names.observables or ()
-    known = (*observables, *ROW, *names.groups)
+    known = (*observables, *ROW, *names.groups, *options.arguments.values())
     shown = sheet.sources.get(name, name)
     renamed = f" (renamed to '{name}')" if shown != name else ""
     message = f"{sheet.name} has a column '{shown}'{renamed}, which is no state and no definition of the model"
@@ -241,4 +241,6 @@ def _unknown_column(sheet: Sheet, name: str, names: DataNames) -> str:
 
 
 def _advice(name: str) -> str:
-    return f'Rename it in [data] columns, remove it, or let a parameter have per = "{name}".'
+    return (
+        f'Rename it in [data] columns, remove it, name it in [data] arguments, or let a parameter have per = "{name}".'
+    )

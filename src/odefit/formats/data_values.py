@@ -15,6 +15,7 @@ from odefit.formats.data_dates import date_of, days_since
 from odefit.formats.data_options import DataOptions
 from odefit.formats.sheet import MISSING, Column, Sheet
 from odefit.model.names import normal_form
+from odefit.problem.cells import SIGMA, words_for_argument
 
 Array = npt.NDArray[np.float64]
 SIDES = {"before": -1, "after": 1}
@@ -34,7 +35,8 @@ class Values:
     row
         Which values were taken together, numbered within the sheet.
     places
-        For "sigma" and arguments the columns, as many as `columns`, where they stand.
+        For standard deviations and arguments the columns, as many as `columns`, where they stand; they are called as in
+        messages (see `odefit.problem.cells`).
     """
 
     sheet: Sheet
@@ -51,10 +53,10 @@ class Values:
     arguments: Mapping[str, Column]
     places: Mapping[str, tuple[str, ...]]
 
-    def place(self, index: int, what: str = "") -> str:
-        """Return the place of a value in words, or that of what belongs to it ("sigma", an argument) if it has one."""
+    def place(self, index: int, cell: str = "") -> str:
+        """Return the place of a value in words, or that of its cell of an argument or `sigma`, if it has one."""
         row, position = divmod(index, len(self.columns))
-        own = self.places.get(what, self.columns)[position]
+        own = self.places.get(cell, self.columns)[position]
         return self.sheet.place(row, own if own in self.sheet else self.columns[position])
 
 
@@ -67,7 +69,7 @@ def located(parts: Sequence[Values]) -> Iterator[None]:
         index = error.index
         for part in parts:
             if index < len(part.value):
-                raise ProblemError(f"{part.place(index, error.column)}: {error.fault}") from error
+                raise ProblemError(f"{part.place(index, error.cell)}: {error.fault}") from error
             index -= len(part.value)
         raise
 
@@ -169,7 +171,10 @@ def _spread(
         side=np.repeat(_sides(sheet, measured=layout.kind == "wide" and "side" in layout.values), k),
         groups=groups,
         arguments={symbol: spread(name, sheet.cells, no_name) for symbol, name in layout.arguments.items()},
-        places={"sigma": columns_of("sigma")} | {symbol: columns_of(name) for symbol, name in layout.arguments.items()},
+        places={
+            SIGMA: columns_of("sigma"),
+            **{words_for_argument(symbol): columns_of(name) for symbol, name in layout.arguments.items()},
+        },
     )
 
 
@@ -201,7 +206,10 @@ def _tidy(
         side=_sides(sheet),
         groups={name: _group(sheet, name) for name in layout.groups},
         arguments={symbol: sheet.cells(name) for symbol, name in layout.arguments.items()},
-        places={"sigma": ("sigma",)} | {symbol: (name,) for symbol, name in layout.arguments.items()},
+        places={
+            SIGMA: ("sigma",),
+            **{words_for_argument(symbol): (name,) for symbol, name in layout.arguments.items()},
+        },
     )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.errors import ProblemError, UnsupportedError, suggestion
-from odefit.problem.cells import EMPTY, names_of_cells, numbers_in
+from odefit.problem.cells import EMPTY, SIGMA, names_of_cells, numbers_in, words_for_argument
 from odefit.problem.experiments import Experiment, state_of_initial
 from odefit.problem.measurements import Column, Measurements
 from odefit.problem.noise import DEFAULT, lacking_sigma
@@ -55,23 +55,24 @@ def is_entry_of_p(parameter: Parameter, experiment: Experiment) -> bool:
 def resolved_cells(problem: Problem, e: int, rows: Indices, cells: Column) -> ResolvedCells:
     """Return what cells of the measurements `rows`, all of experiment number `e`, come to; their names are known."""
     layout, parameters = problem.structure.slots, {p.name: p for p in problem.parameters}
-    names = names_of_cells(cells)
     slot, entry = np.full(rows.size, -1, dtype=np.int64), np.full(rows.size, EMPTY, dtype=object)
-    for name in dict.fromkeys(names.tolist()):
-        if not name:
+    where: dict[str, list[int]] = {}
+    for i, name in enumerate(names_of_cells(cells).tolist()):
+        where.setdefault(name, []).append(i)
+    for name, mine in where.items():
+        if name == EMPTY:
             continue
-        mine, parameter = names == name, parameters[name]
-        if is_entry_of_p(parameter, problem.experiments[e]):
+        if is_entry_of_p(parameters[name], problem.experiments[e]):
             entry[mine] = name
         else:
-            slot[mine] = slots_of_parameter(layout, problem.measurements, parameter, e, rows[mine])
+            slot[mine] = slots_of_parameter(layout, problem.measurements, parameters[name], e, rows[mine])
     return ResolvedCells(slot, entry, numbers_in(cells))
 
 
-def columns_of_cells(data: Measurements) -> dict[str, Column]:
-    """Return the columns that may name parameters: "sigma", if it does, and the arguments."""
-    sigma = {"sigma": data.sigma} if data.sigma.dtype == object else {}
-    return sigma | dict(data.arguments)
+def columns_of_cells(data: Measurements) -> list[tuple[str, Column]]:
+    """Return the columns that may name parameters, each with what messages call it: the arguments, and sigma."""
+    sigma = [(SIGMA, data.sigma)] if data.sigma.dtype == object else []
+    return [*sigma, *((words_for_argument(symbol), cells) for symbol, cells in data.arguments.items())]
 
 
 def computed_in_cells(problem: Problem) -> tuple[str, ...]:
@@ -83,7 +84,7 @@ def computed_in_cells(problem: Problem) -> tuple[str, ...]:
 def slots_in_cells(problem: Problem) -> list[int]:
     """Return the slots that cells of the data name."""
     data, found = problem.measurements, set()
-    for cells in columns_of_cells(data).values() if data.named else ():
+    for _, cells in columns_of_cells(data) if data.named else ():
         named = np.isfinite(data.value) & (names_of_cells(cells) != EMPTY)
         for e, experiment in enumerate(problem.experiments):
             rows = np.flatnonzero(named & (data.experiment == experiment.name))
@@ -97,7 +98,7 @@ def entries_in_cells(problem: Problem) -> tuple[frozenset[str], ...]:
     if not data.named:
         return (frozenset(),) * len(problem.experiments)
     named: dict[str, set[str]] = {}
-    for cells in columns_of_cells(data).values():
+    for _, cells in columns_of_cells(data):
         for experiment, name in {*zip(data.experiment.tolist(), names_of_cells(cells).tolist(), strict=True)}:
             named.setdefault(experiment, set()).add(name)
     parameters = [p for p in problem.parameters if p.name in data.named]
@@ -118,10 +119,14 @@ def symbols_used(problem: Problem, observable: str, experiment: Experiment, *, s
 
     def look() -> frozenset[str]:
         expression = problem.model.symbols[observable] if text is None else problem.expression(text)
-        found = resolve_in_experiment(problem, expression, experiment)
-        return frozenset(names_in(found) & {*problem.structure.slots.by_row})
+        resolved = resolve_in_experiment(problem, expression, experiment)
+        return frozenset(names_in(resolved) & {*problem.structure.slots.by_row})
 
-    return problem.structure.kept.get(("symbols used", observable, text, changes), look)
+    found: dict[object, frozenset[str]] = problem.structure.kept.get("symbols used", dict)
+    key = (observable, text, changes)
+    if key not in found:
+        found[key] = look()
+    return found[key]
 
 
 def check_arguments(problem: Problem, used: Iterable[str]) -> None:
@@ -152,23 +157,31 @@ def check_arguments(problem: Problem, used: Iterable[str]) -> None:
             )
 
 
-def check_cells(problem: Problem) -> None:
-    """Check that cells hold numbers and names of parameters, and that none is empty where it is needed."""
+def check_names(problem: Problem) -> None:
+    """Check that the names in cells are those of parameters."""
     data = problem.measurements
     parameters = [p.name for p in problem.parameters]
-    for column, cells in columns_of_cells(data).items():
-        what = "its sigma" if column == "sigma" else f"its argument '{column}'"
+    for what, cells in columns_of_cells(data) if not data.named <= {*parameters} else ():
         names = names_of_cells(cells)
-        unknown = [name for name in dict.fromkeys(names.tolist()) if name and name not in parameters]
         data.refuse(
-            np.isin(names, unknown) if unknown else np.zeros(names.size, bool),
-            lambda i, what=what, names=names: f"{what} is '{names[i]}', {_words_for_unknown(problem, names[i])}",
-            column=column,
+            ~np.isin(names, [EMPTY, *parameters]),
+            lambda i, what=what, names=names: f"its {what} is '{names[i]}', {_words_for_unknown(problem, names[i])}",
+            cell=what,
         )
-        numbers = numbers_in(cells)
-        data.refuse(np.isinf(numbers), lambda i, what=what: f"{what} is infinite; give a finite number.", column=column)
-        _check_held(problem, column, what, names)
+
+
+def check_cells(problem: Problem) -> None:
+    """Check that cells hold numbers and names of parameters that stay the same, and none is empty that is needed."""
+    check_names(problem)
+    data = problem.measurements
+    for symbol, cells in data.arguments.items():
+        data.refuse(
+            np.isinf(numbers_in(cells)),
+            lambda i, symbol=symbol: f"its argument '{symbol}' is infinite; give a finite number.",
+            cell=words_for_argument(symbol),
+        )
     _check_empty(problem)
+    _check_held(problem)
     _check_entries(problem)
     _check_deviations(problem)
 
@@ -181,14 +194,11 @@ def _words_for_unknown(problem: Problem, name: str) -> str:
     return f"which is no number and no parameter{suggestion(name, [p.name for p in problem.parameters])}"
 
 
-def _check_held(problem: Problem, column: str, what: str, names: Column) -> None:
+def _check_held(problem: Problem) -> None:
     """Refuse parameters that events change: a cell would mean the value at the start."""
-    held = [name for name in problem.model.changed_by_events if name in problem.model.parameters]
-    problem.measurements.refuse(
-        np.isin(names, held) if held else np.zeros(names.size, bool),
-        lambda i: f"{what} is '{names[i]}', which an event changes; {_HOLDS} that stays the same.",
-        column=column,
-    )
+    for name in problem.model.changed_by_events:
+        for experiment in problem.experiments if name in problem.measurements.named else ():
+            _refuse_named(problem, experiment, name, f"'{name}', which an event changes; {_HOLDS} that stays the same.")
 
 
 def _check_empty(problem: Problem) -> None:
@@ -210,7 +220,7 @@ def _check_empty(problem: Problem) -> None:
                     lambda i, symbol=symbol: (
                         f"its argument '{symbol}' is missing, but '{data.observable[i]}' depends on it; {_HOLDS}."
                     ),
-                    column=symbol,
+                    cell=words_for_argument(symbol),
                 )
 
 
@@ -231,10 +241,9 @@ def _check_entries(problem: Problem) -> None:
 def _refuse_named(problem: Problem, experiment: Experiment, name: str, fault: str) -> None:
     """Raise for the first cell of `experiment` that names the parameter `name`."""
     data = problem.measurements
-    for column, cells in columns_of_cells(data).items():
-        what = "its sigma" if column == "sigma" else f"its argument '{column}'"
+    for what, cells in columns_of_cells(data):
         rows = (names_of_cells(cells) == name) & (data.experiment == experiment.name)
-        data.refuse(rows, lambda i, what=what: f"{what} is {fault}", column=column)
+        data.refuse(rows, lambda i, what=what: f"its {what} is {fault}", cell=what)
 
 
 def _check_deviations(problem: Problem) -> None:

@@ -14,6 +14,14 @@ from odefit.model.names import normal_form
 EMPTY = ""
 """A cell that says nothing."""
 
+SIGMA = "sigma"
+"""What messages call the cell of a standard deviation."""
+
+
+def words_for_argument(symbol: str) -> str:
+    """Return what messages call the cell of an argument."""
+    return f"argument '{symbol}'"
+
 
 def cells_of(column: str, entries: Iterable[Any]) -> npt.NDArray[np.object_]:
     """Return a copy of a column of cells, each a number, a name or `EMPTY`.

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.errors import MeasurementError, ProblemError, UnsupportedError, suggestion
-from odefit.problem.cells import cells_of, names_of_cells, numbers_in
+from odefit.problem.cells import SIGMA, cells_of, names_of_cells, numbers_in
 from odefit.problem.values import FrozenMapping, Value
 
 Column = npt.NDArray[Any]
@@ -249,18 +249,18 @@ class Measurements(Value):
         self.refuse(
             ~np.isnan(sigma) & ~is_deviation(sigma),
             lambda i: f"its sigma is {sigma[i]:g}; {DEVIATION}.",
-            column="sigma",
+            cell=SIGMA,
         )
 
-    def refuse(self, wrong: npt.NDArray[np.bool_], fault: Callable[[int], str], *, column: str = "") -> None:
+    def refuse(self, wrong: npt.NDArray[np.bool_], fault: Callable[[int], str], *, cell: str = "") -> None:
         """Raise for the first value that is wrong, with what `fault` says about it.
 
-        `column` names what is wrong with it, "sigma" or an argument, if it is not the value itself.
+        `cell` is what messages call what is wrong, if it is not the value itself (see `odefit.problem.cells`).
         """
         if wrong.any():
             index = int(np.flatnonzero(wrong)[0])
             place = f"experiment '{self.experiment[index]}', time {self.time[index]:g}, '{self.observable[index]}'"
-            raise MeasurementError(f"{place}: {fault(index)}", index=index, fault=fault(index), column=column)
+            raise MeasurementError(f"{place}: {fault(index)}", index=index, fault=fault(index), cell=cell)
 
     @classmethod
     def from_columns(

@@ -10,7 +10,7 @@ import numpy as np
 
 from odefit.errors import OdefitError, ProblemError, UnsupportedError, suggestion
 from odefit.model.events import name_of_held
-from odefit.problem.arguments import check_arguments, check_cells
+from odefit.problem.arguments import check_arguments, check_cells, check_names
 from odefit.problem.event_validation import check_doses, check_events, refuse_tables, texts_of_doses
 from odefit.problem.experiments import initial_name, state_of_initial
 from odefit.problem.noise import check_expressions, check_measured, standard_deviations
@@ -35,6 +35,7 @@ def validate(problem: Problem) -> None:
     used = _check_expressions(problem) | check_tables(problem)
     refuse_tables(problem)
     check_arguments(problem, used)
+    check_names(problem)
     _check_parameters(problem, used | problem.measurements.named)
 
 
@@ -79,7 +80,9 @@ def _check_parameters(problem: Problem, used: set[str]) -> None:
             raise ProblemError(
                 f"'{name}' is both a parameter and a name with an equation of its own in the model; remove one."
             )
-        raise ProblemError(f"parameter '{name}' does not occur in the equations{suggestion(name, model.parameters)}")
+        cells = " or in cells of the data" if problem.measurements.named else ""
+        hint = suggestion(name, model.parameters)
+        raise ProblemError(f"parameter '{name}' does not occur in the equations{cells}{hint}")
 
 
 def _check_overrides(problem: Problem) -> None:

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile.structure import compiled_structure
-from odefit.native.kernel import kernel
 from odefit.problem import Problem
 from odefit.problem.arguments import resolved_cells
 from odefit.problem.measurements import Column
@@ -54,13 +53,3 @@ def sources_of_cells(problem: Problem, e: int, rows: Indices, cells: Column) -> 
             position = compiled_structure(problem).model(e).parameters.index(name)
             slot[entry == name] = len(problem.structure.slots.names) + position
     return RowArguments(slot, number)
-
-
-@kernel(inline=True)
-def argument(source, number, slots, p):
-    """Return the value of an argument."""
-    if source < 0:
-        return number
-    if source < slots.size:
-        return slots[source]
-    return p[source - slots.size]

@@ -12,9 +12,11 @@ from odefit.compile import compile_problem
 from odefit.native.calls import call_observe
 from odefit.native.kernel import kernel
 from odefit.problem import Problem
+from odefit.problem.cells import SIGMA
 from odefit.problem.measurements import DEVIATION, is_deviation
 from odefit.problem.noise import lacking_sigma, sigma_expressions
-from odefit.transcribe.arguments import argument, arguments_of_rows, sources_of_cells
+from odefit.transcribe.argument_value import argument_value
+from odefit.transcribe.arguments import arguments_of_rows, sources_of_cells
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -39,12 +41,12 @@ def fill_deviations(problem: Problem, sigma: npt.NDArray[np.float64]) -> None:
     data.refuse(
         said & wrong,
         lambda i: f'its sigma, "{texts[data.observable[i]]}" in [noise], is {sigma[i]:g}; {DEVIATION}.',
-        column="sigma",
+        cell=SIGMA,
     )
     data.refuse(
         named & wrong,
         lambda i: f"its sigma, the parameter '{data.sigma_names[i]}', is {sigma[i]:g}; {DEVIATION}.",
-        column="sigma",
+        cell=SIGMA,
     )
 
 
@@ -92,7 +94,7 @@ def evaluate_deviations(function, times, observables, y, p, u, arguments, slots,
     sigma, a = np.empty(times.size), np.empty(source.shape[1])
     for k in range(times.size):
         for j in range(a.size):
-            a[j] = argument(source[k, j], number[k, j], slots, p)
+            a[j] = argument_value(source[k, j], number[k, j], slots, p)
         call_observe(function, times[k], y, 0, p, u, a, out, 0)
         sigma[k] = out[observables[k]]
     return sigma

@@ -10,7 +10,7 @@ from odefit.criteria.least_squares import weighted_residual
 from odefit.integrate.task import task_at
 from odefit.native.calls import call_model, call_observe
 from odefit.native.kernel import kernel
-from odefit.transcribe.arguments import argument
+from odefit.transcribe.argument_value import argument_value
 from odefit.transcribe.record import FITTING, Measured
 
 measured_at = FITTING.reader(Measured)
@@ -34,7 +34,7 @@ def write_rows(table, i, index, y, s, s2):
         if k == first or n_a > 0:
             for j in range(n_a):
                 at = k * n_a + j
-                a[j] = argument(m.argument_source[at], m.argument_number[at], m.slots, task.p)
+                a[j] = argument_value(m.argument_source[at], m.argument_number[at], m.slots, task.p)
             call_observe(m.observe, time, y, 0, task.p, task.u, a, out, 0)
             if m.order >= 1:
                 call_observe(m.observe_jacobian, time, y, 0, task.p, task.u, a, nonzeros, 0)

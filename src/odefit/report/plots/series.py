@@ -105,7 +105,7 @@ def series_of(result: FitResult, experiments: list[int], observables: list[str])
 
 def _groups(problem: Problem, e: int, observable: str, rows: Indices) -> list[Series]:
     """Return a series for all that the observable's parameters and arguments are in these measurements."""
-    data, by_row = problem.measurements, problem.slots.by_row
+    by_row = problem.slots.by_row
     used = symbols_used(problem, observable, problem.experiments[e])
     arguments = arguments_of_rows(problem, e, rows)
     columns = [j for j, name in enumerate(by_row) if name in used]
@@ -113,19 +113,24 @@ def _groups(problem: Problem, e: int, observable: str, rows: Indices) -> list[Se
     for k, (source, number) in enumerate(zip(arguments.source.tolist(), arguments.number.tolist(), strict=True)):
         key = tuple((source[j], number[j] if source[j] < 0 else 0.0) for j in columns)
         members.setdefault(key, []).append(k)
-    per = {p.name: p.per or "" for p in problem.parameters}
-    titles = dict.fromkeys(by_row[j] if by_row[j] in data.arguments else per[by_row[j]] for j in columns)
     series = []
     for same in members.values():
-        first = int(rows[same[0]])
-        cells = [(data.arguments[title] if title in data.arguments else data.groups[title])[first] for title in titles]
-        words = [
-            f"{title} {cell if isinstance(cell, str) else f'{cell:g}'}"
-            for title, cell in zip(titles, cells, strict=True)
-        ]
         one = RowArguments(arguments.source[same[0]], arguments.number[same[0]])
+        words = dict.fromkeys(_words(problem, int(rows[same[0]]), by_row[j], int(one.source[j])) for j in columns)
         series.append(Series(e, observable, ", ".join(words), rows[same], one))
     return series
+
+
+def _words(problem: Problem, row: int, name: str, source: int) -> str:
+    """Say what the parameter or argument `name` is in a measurement: its group, or the slot or number in its cell."""
+    data, slots = problem.measurements, problem.structure.slots.names
+    if name not in data.arguments:
+        per = next(p.per or "" for p in problem.parameters if p.name == name)
+        return f"{per} {data.groups[per][row]}"
+    cell = data.arguments[name][row]
+    if 0 <= source < len(slots):
+        cell = slots[source]
+    return f"{name} {cell if isinstance(cell, str) else f'{cell:g}'}"
 
 
 def first_decade(times: Array) -> float:
