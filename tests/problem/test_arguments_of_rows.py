@@ -197,6 +197,19 @@ def test_other_data_may_have_other_cells():
     assert other.evaluate().residuals == pytest.approx([4.0, np.exp(-0.5) - 0.6, 2 * np.exp(-1.0) - 0.8], abs=1e-6)
     with pytest.raises(MeasurementError, match="its argument 's' is 'q'"):
         made.with_measurements(measured(arguments={"s": [3.0, "q", ""], "o": [0, 0, 0]}))
+    with pytest.raises(ProblemError, match="'o' is used in the equations but has no value"):
+        made.with_measurements(measured(arguments={"s": [3.0, "s1", "s2"]}))
+    with pytest.raises(ProblemError, match="the argument 'w' of the data does not occur"):
+        made.with_measurements(measured(arguments={"s": [3.0, "s1", "s2"], "o": [0, 0, 0], "w": [1, 1, 1]}))
+
+
+def test_other_arguments_where_doses_are_given_over_some_time():
+    runs = (of.Experiment("main", events=(of.Dose(0.0, "A", 1.0, duration=0.5),)),)
+    made = problem(experiments=runs)
+    other = made.with_measurements(of.Measurements(["main"], [1], ["z"], [1], arguments={"s": [1], "o": ["s1"]}))
+    with pytest.raises(ProblemError, match="'s' is used in the equations"):
+        made.with_measurements(of.Measurements(["main"], [1], ["z"], [1], arguments={"o": ["s1"]}))
+    assert other.evaluate().residuals.size == 1
 
 
 # standard deviations

@@ -330,6 +330,8 @@ class Problem:
 
     def with_measurements(self, measurements: Measurements) -> Problem:
         """Return the same problem with other data; nothing is compiled again if the same names are measured."""
+        if measurements.arguments.keys() != self.measurements.arguments.keys():  # other names have a meaning
+            return dataclasses.replace(self, measurements=measurements)
         changed = self._changed(measurements=measurements, structure=self.structure.with_measurements(measurements))
         changed._settle_data()
         return changed

@@ -63,13 +63,9 @@ class Structure:
         self.tables = tables
         self.lag = lag
         self.fraction = fraction
-        names = [*(p.name for p in parameters), *measurements.arguments]
-        self.expressions = Expressions(model, names, self._names_of_tables)
+        known = dict.fromkeys((*tables, *(name for one in experiments for name in one.tables)))
+        self.expressions = Expressions(model, [*(p.name for p in parameters), *measurements.arguments], known)
         self.kept = Kept()
-
-    @property
-    def _names_of_tables(self) -> dict[str, None]:
-        return dict.fromkeys((*self.tables, *(name for one in self.experiments for name in one.tables)))
 
     @cached_property
     def observables(self) -> tuple[str, ...]:
@@ -112,16 +108,13 @@ class Structure:
         return other
 
     def with_measurements(self, measurements: Measurements) -> Structure:
-        """Return the structure with other data; this one if they are equal."""
+        """Return the structure with other data, of the same arguments; this one if they are equal."""
         if measurements == self.measurements:
             return self
         other = self._copied()
         other.measurements = measurements
         for name in ("observables", "slots"):
             other.__dict__.pop(name, None)
-        if measurements.arguments.keys() != self.measurements.arguments.keys():
-            names = [*(p.name for p in self.parameters), *measurements.arguments]
-            other.expressions = Expressions(self.model, names, self._names_of_tables)
         return other
 
     def _copied(self) -> Structure:
