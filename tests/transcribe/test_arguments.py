@@ -203,6 +203,32 @@ def test_blocks_know_what_cells_name():
         np.testing.assert_allclose([*result.estimates.values()], [*results[2].estimates.values()], rtol=1e-6)
 
 
+def test_observables_with_arguments_of_their_own_are_evaluated_together():
+    """As each of twenty observables with a scale of its own has an empty cell for those of the others."""
+    n, t = 20, [1.0, 2.0, 3.0]
+    text = "A' = -k*A\nA(0) = 1\n" + "\n".join(f"y{i} = s{i}*A + {i}" for i in range(n))
+    rows = [(time, i) for time in t for i in range(n)]
+    arguments = {f"s{i}": [(f"c{i}" if time < 3 else 2.0) if i == j else "" for time, j in rows] for i in range(n)}
+    observables = [f"y{i}" for _, i in rows]
+    data = of.Measurements(["main"] * 60, [t for t, _ in rows], observables, np.ones(60), arguments=arguments)
+    scales = [of.Parameter(f"c{i}", 1.0 + i) for i in range(n)]
+    made = of.Problem(of.Model.from_text(text), [of.Parameter("k", 0.5), *scales], data)
+    objective = SingleShooting(made)
+    [one] = objective.observations
+    for source, number in zip(one.argument_source.reshape(3, n, n), one.argument_number.reshape(3, n, n), strict=True):
+        assert (source == source[0]).all()
+        assert np.array_equal(number, np.broadcast_to(number[0], (n, n)), equal_nan=True)
+    found = made.evaluate(order=1)
+    a = np.exp(-0.5 * np.array(t))
+    factor = np.where(np.array(t)[:, None] < 3, 1.0 + np.arange(n), 2.0)
+    np.testing.assert_allclose(found.residuals.reshape(3, n), factor * a[:, None] + np.arange(n) - 1, atol=1e-6)
+    by_scale = found.jacobian.reshape(3, n, n + 1)[:, :, 1:]
+    np.testing.assert_allclose(
+        by_scale, np.where([[[True]], [[True]], [[False]]], np.eye(n) * a[:, None, None], 0), atol=1e-6
+    )
+    np.testing.assert_allclose(found.jacobian[:, 0].reshape(3, n), -factor * (np.array(t) * a)[:, None], atol=1e-5)
+
+
 def test_values_that_no_cell_names_are_not_estimated():
     data = of.Measurements(
         ["b1", "b1", "b2"], [1.0, 2.0, 1.0], ["y"] * 3, [1.0, 2.0, 3.0],

@@ -53,3 +53,20 @@ def sources_of_cells(problem: Problem, e: int, rows: Indices, cells: Column) -> 
             position = compiled_structure(problem).model(e).parameters.index(name)
             slot[entry == name] = len(problem.structure.slots.names) + position
     return RowArguments(slot, number)
+
+
+def with_empty_cells_filled(arguments: RowArguments, at: Indices) -> RowArguments:
+    """Give empty cells what a measurement at the same output time `at`, (m,), has in that place.
+
+    An observable does not depend on an argument whose cell is empty.  So where every observable has arguments of its
+    own, those at one time have all of them in common, and are evaluated at once.
+    """
+    source, number = arguments.source.copy(), arguments.number.copy()
+    given = (source >= 0) | np.isfinite(number)
+    for j in np.flatnonzero(~given.all(axis=0)).tolist():
+        rows = np.flatnonzero(given[:, j])
+        first = np.full(at.size, -1, dtype=np.int64)  # there are no more times than measurements
+        first[at[rows[::-1]]] = rows[::-1]
+        empty = np.flatnonzero(~given[:, j] & (first[at] >= 0))
+        source[empty, j], number[empty, j] = source[first[at[empty]], j], number[first[at[empty]], j]
+    return RowArguments(source, number)

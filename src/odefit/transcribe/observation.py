@@ -15,7 +15,7 @@ from odefit.criteria.least_squares import heavy_measurements, root_weights
 from odefit.integrate import piece_ends
 from odefit.native.norm import norm
 from odefit.problem import Problem
-from odefit.transcribe.arguments import arguments_of_rows
+from odefit.transcribe.arguments import arguments_of_rows, with_empty_cells_filled
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -185,7 +185,7 @@ def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array)
             continue
         source = rows[np.lexsort((data.after[rows], data.time[rows]))]
         times, after, at = _output_times(data.time[source], data.after[source])
-        arguments = arguments_of_rows(problem, number, source)
+        arguments = with_empty_cells_filled(arguments_of_rows(problem, number, source), at)
         start = experiment.start
         stops = compiled_structure(problem).tables[number].jumps if problem.model.tables or problem.tables else _NONE
         result.append(

@@ -31,10 +31,13 @@ def write_rows(table, i, index, y, s, s2):
     nonzeros, totals = m.scratch[n_out + n_a : n_out + n_a + m.col.size], m.scratch[n_out + n_a + m.col.size :]
     time, first = task.times[index], m.at_time[index]
     for k in range(first, m.at_time[index + 1]):
-        if k == first or n_a > 0:
-            for j in range(n_a):
-                at = k * n_a + j
-                a[j] = argument_value(m.argument_source[at], m.argument_number[at], m.slots, task.p)
+        changed = k == first
+        for j in range(n_a):
+            at = k * n_a + j
+            value = argument_value(m.argument_source[at], m.argument_number[at], m.slots, task.p)
+            changed = changed or (a[j] != value and not math.isnan(value))  # it is needed by nobody then
+            a[j] = value
+        if changed:
             call_observe(m.observe, time, y, 0, task.p, task.u, a, out, 0)
             if m.order >= 1:
                 call_observe(m.observe_jacobian, time, y, 0, task.p, task.u, a, nonzeros, 0)
