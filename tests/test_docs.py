@@ -81,6 +81,19 @@ def test_the_shown_fit_with_a_table_is_real(capsys):
     assert found == pytest.approx(expected, rel=1e-2)
 
 
+def test_the_shown_fit_with_arguments_of_rows_is_real(tmp_path):
+    plain = blocks("docs/usage.md", "")
+    [toml] = [block for block in plain if block.startswith("# blots.toml")]
+    [csv] = [block for block in plain if block.startswith("time,signal,scale,sigma")]
+    [shown] = [block for block in plain if block.startswith("Decay on two gels")]
+    (tmp_path / "blots.toml").write_text(toml)
+    (tmp_path / "blots.csv").write_text(csv)
+    mine, theirs = shown.splitlines()[2:], of.fit(of.load(tmp_path / "blots.toml")).summary().splitlines()[2:]
+    assert [NUMBER.sub("#", line) for line in mine] == [NUMBER.sub("#", line) for line in theirs]
+    found, expected = ([float(x) for line in lines for x in NUMBER.findall(line)] for lines in (mine, theirs))
+    assert found == pytest.approx(expected, rel=1e-3)
+
+
 def test_shown_output_of_an_evaluator_is_real(monkeypatch, capsys):
     monkeypatch.chdir(path_of("barnes").parent)
     [block] = [block for block in blocks("docs/usage.md", "python") if "of.Evaluator" in block]

@@ -58,11 +58,14 @@ class MeasurementError(ProblemError):
         Its number among the measurements.
     fault
         The message without the place, for those who know a better one (the line of a file).
+    cell
+        What is wrong with it, "sigma" or an argument; "" for the value itself.
     """
 
-    def __init__(self, message: str, *, index: int = -1, fault: str = "") -> None:
+    def __init__(self, message: str, *, index: int = -1, fault: str = "", cell: str = "") -> None:
         self.index = index
         self.fault = fault
+        self.cell = cell
         super().__init__(message)
 
 

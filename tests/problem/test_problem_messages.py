@@ -234,8 +234,6 @@ MEASUREMENT_MISTAKES = {
     "since": ({"since": [5.0, NAN]}, ProblemError, r"its interval is from 5 to 0; it must begin before it ends\."),
     "censoring": ({"censoring": [0, 1]}, UnsupportedError, "censored measurements"),
     "coords": ({"coords": {"r": [0.0, 1.0]}}, UnsupportedError, "measurements with coords"),
-    "noise_args": ({"noise_args": {"s": [0.0, 1.0]}}, UnsupportedError, "measurements with noise_args"),
-    "observable_args": ({"observable_args": {"s": [0, 1]}}, UnsupportedError, "measurements with observable_args"),
     "text in value": ({"value": [1.0, "high"]}, ProblemError, "value.*high"),
     "text in time": ({"time": ["monday", 1.0]}, ProblemError, "time.*monday"),
 }

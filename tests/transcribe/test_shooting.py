@@ -37,7 +37,7 @@ def by_stages(objective, x):
         columns, n, n_p = compiled.columns[o.experiment], seeds.y0.size, seeds.p.size
         values, nonzeros = np.empty(function.n_out), np.empty(function.col.size)
         for k, at in enumerate(o.at):
-            a = slots[o.row_slots[k]]
+            a = slots[o.argument_source[k]]
             observed((function.value, function.jacobian), o.times[at], trajectory.y[at], seeds.p, a, values, nonzeros)
             g = o.observable[k]
             dense = np.zeros(n + n_p + a.size)
@@ -45,7 +45,7 @@ def by_stages(objective, x):
             dense[function.col[entries]] = nonzeros[entries]
             row = np.zeros(n_theta)
             row[columns] = dense[:n] @ trajectory.S[at] + dense[n : n + n_p] @ seeds.dp
-            for j, slot in enumerate(o.row_slots[k]):
+            for j, slot in enumerate(o.argument_source[k]):
                 if compiled.theta_of_q[slot] >= 0:
                     row[compiled.theta_of_q[slot]] += dense[n + n_p + j] * slopes[slot]
             residuals.append(o.root_weight[k] * (values[g] - o.value[k]))

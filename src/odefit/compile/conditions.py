@@ -32,6 +32,7 @@ from odefit.errors import ProblemError, UnsupportedError
 from odefit.model import Model
 from odefit.model.events import name_of_held
 from odefit.problem import Experiment, Problem, initial_name, state_of_initial
+from odefit.problem.arguments import computed_in_cells
 from odefit.problem.noise import sigma_expressions
 from odefit.problem.resolution import (
     computed_parameters,
@@ -154,8 +155,8 @@ def _resolved_in(problem: Problem, variant: Variant, expressions: list[Any], *, 
 def parameters_of(problem: Problem, variant: Variant) -> tuple[str, ...]:
     """Return the entries of p.
 
-    They are the model's parameters that are not chosen by row, what is lifted, own ones of sigma, of tables and of
-    doses, and with moving ends of pieces start and length of the piece.
+    They are the model's parameters that are not chosen by row, what is lifted, own ones of sigma, of tables, of doses
+    and computed ones that cells of the data name, and with moving ends of pieces start and length of the piece.
     """
     by_row = problem.slots.by_row
     texts = dict.fromkeys(sigma_expressions(problem).values())
@@ -165,6 +166,7 @@ def parameters_of(problem: Problem, variant: Variant) -> tuple[str, ...]:
     of_doses = dict.fromkeys(texts_of(variant.events))
     doses = (resolve_in_experiment(problem, problem.expression(text), None) for text in of_doses)
     further |= {name for dose in doses for name in names_in(dose)} & {*problem.own_symbols} - {*by_row}
+    further |= {*computed_in_cells(problem)} & {*problem.own_symbols}
     model = (name for name in problem.model.parameters if name not in by_row)
     piece = (PIECE_START, PIECE_LENGTH) if variant.moving else ()
     return (*model, *variant.lifted, *sorted(further), *piece)

@@ -35,6 +35,7 @@ from odefit.compile.table_inputs import TableShape, TimeCall, shapes_of
 from odefit.errors import UnsupportedError
 from odefit.model.kept import Kept
 from odefit.problem import Problem
+from odefit.problem.arguments import computed_in_cells
 from odefit.problem.noise import sigma_expressions
 
 Matrix = npt.NDArray[np.float64]
@@ -146,7 +147,7 @@ def _fingerprint(problem: Problem) -> tuple[Any, ...]:
     begin = beginning_of(problem)
     return (
         "native", patterns, names, problem.observables, sigmas, rules, layout.names, layout.by_row, layout.fitted,
-        begin,
+        begin, computed_in_cells(problem),
     )  # fmt: skip
 
 

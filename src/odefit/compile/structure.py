@@ -20,6 +20,7 @@ from odefit.compile.parameter_map import Mapping
 from odefit.compile.penalties import penalty_constants
 from odefit.compile.scales import CODES, LINEAR
 from odefit.problem import Problem
+from odefit.problem.arguments import entries_in_cells, slots_in_cells
 
 Vector = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -67,6 +68,11 @@ class CompiledStructure:
         )
         by_row = [slot for index in layout.of_group.values() for slot in index.values()]
         self._shared_slots = [*by_row, *(i for i, owner in enumerate(owners) if owner.per is None)]
+        self._shared_slots += slots_in_cells(problem)
+        self._entries_in_cells = tuple(
+            np.array([self.model(e).parameters.index(name) for name in names], dtype=np.int64)
+            for e, names in enumerate(entries_in_cells(problem))
+        )
         packed: Packed = {}
         self.tables = tuple(
             ExperimentTables(problem, one, self.model(e), packed) for e, one in enumerate(problem.experiments)
@@ -87,7 +93,7 @@ class CompiledStructure:
     def observe(self, e: int) -> NativeFunction:
         """Return the observables ``g(t, y, p, u, a)`` of experiment `e`, in the order of ``problem.observables``.
 
-        They are differentiated by (y, p, a); `a` holds the parameters whose value depends on the measurement.
+        They are differentiated by (y, p, a); `a` holds what depends on the measurement: parameters and arguments.
         """
         return self._native.variants[self._native.variant_of[e]].observe
 
@@ -166,6 +172,8 @@ class CompiledStructure:
         for other in (model.rhs, self.observe(e)) if observables else (model.rhs,):
             col = other.col.astype(np.int64)
             used[col[(col >= n) & (col < n + n_p)] - n] = True
+        if observables:
+            used[self._entries_in_cells[e]] = True
         if model.switches is not None:  # of (time, p)
             col = model.switches.function.col.astype(np.int64)
             used[col[col >= 1] - 1] = True

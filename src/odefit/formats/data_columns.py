@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -78,7 +78,9 @@ class DataNames:
         melted = () if options.melt is None else (options.melt.into,)
         row = [name for name in ("side", FROM) if name not in (self.observables or ())]
         texts = [name for name in row if name != FROM or options.origin is not None]
-        return frozenset({"experiment", "observable", *texts, *self.groups, *melted, *dates})
+        return frozenset(
+            {"experiment", "observable", *texts, *self.groups, *options.arguments.values(), *melted, *dates}
+        )
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,8 @@ class Layout:
         Columns that are groups.
     spreads
         "sigma" and "weight", as far as they are columns of the row.
+    arguments
+        Symbols to their columns, as far as the sheet has these, of the row or of single columns (``y.scale``).
     """
 
     kind: Kind
@@ -104,17 +108,25 @@ class Layout:
     values: tuple[str, ...]
     groups: tuple[str, ...]
     spreads: tuple[str, ...]
+    arguments: Mapping[str, str]
 
 
 def layout_of(sheet: Sheet, options: DataOptions, names: DataNames) -> Layout:
     """Find out what each column of `sheet` is; a column without a meaning is an error."""
     time = _time_column(sheet, options, names)
+    for symbol, column in options.arguments.items():
+        if column == time or column in (names.observables or ()):
+            what = "the time" if column == time else "a state or definition of the model"
+            raise ProblemError(
+                f"[data] arguments takes '{symbol}' from the column '{column}', which is {what}; copy it to a column "
+                "with a name of its own."
+            )
     tidy = all(name in sheet for name in TIDY)
     if options.melt is not None and not (tidy and options.melt.into in sheet):
-        return _matrix(sheet, time, options.melt.into, names)
+        return _matrix(sheet, time, options, options.melt.into, names)
     if tidy:
         return _tidy(sheet, time, options, names)
-    return _wide(sheet, time, names)
+    return _wide(sheet, time, options, names)
 
 
 def _time_column(sheet: Sheet, options: DataOptions, names: DataNames) -> str:
@@ -145,27 +157,33 @@ def _is_number(name: str) -> bool:
     return True
 
 
-def _matrix(sheet: Sheet, time: str, into: str, names: DataNames) -> Layout:
+def _arguments(sheet: Sheet, options: DataOptions, values: Iterable[str] = ()) -> dict[str, str]:
+    """Return the arguments that the row, or one of the columns `values`, has a column for."""
+    own = {name.rpartition(".")[2] for name in sheet.columns if name.rpartition(".")[0] in {*values}}
+    return {symbol: name for symbol, name in options.arguments.items() if name in sheet or name in own}
+
+
+def _matrix(sheet: Sheet, time: str, options: DataOptions, into: str, names: DataNames) -> Layout:
     if into in sheet:
         raise ProblemError(f"{sheet.name} has a column '{into}' already, so [data] melt cannot make it; rename one.")
     groups = tuple(name for name in names.groups if name in sheet)
     spreads = tuple(name for name in SPREADS if name in sheet)
-    known = {time, "experiment", "side", FROM, *spreads, *groups}
+    known = {time, "experiment", "side", FROM, *spreads, *groups, *options.arguments.values()}
     values = []
     for name in sheet.columns:
         if name in PLANNED:
             raise UnsupportedError(f"the data column '{name}' in {sheet.name}")
-        if name not in known and not _serves(sheet, name, known):
+        if name not in known and not _serves(sheet, name, known, options):
             values.append(name)
     if not values:
         raise ProblemError(f"{sheet.name} has no column to melt; every column belongs to the row.")
-    return Layout("matrix", time, tuple(values), groups, spreads)
+    return Layout("matrix", time, tuple(values), groups, spreads, _arguments(sheet, options, values))
 
 
 def _tidy(sheet: Sheet, time: str, options: DataOptions, names: DataNames) -> Layout:
     melted = () if options.melt is None else (options.melt.into,)
     groups = tuple(name for name in dict.fromkeys((*names.groups, *melted)) if name in sheet)
-    known = (time, *TIDY, *ROW, "row", *groups)
+    known = (time, *TIDY, *ROW, "row", *groups, *options.arguments.values())
     for name in sheet.columns:
         if name in PLANNED:
             raise UnsupportedError(f"the data column '{name}' in {sheet.name}")
@@ -174,33 +192,34 @@ def _tidy(sheet: Sheet, time: str, options: DataOptions, names: DataNames) -> La
                 f"{sheet.name} has a column '{name}' without a meaning{suggestion(name, (*known, *names.groups))} "
                 f"{_advice(name)}"
             )
-    return Layout("tidy", time, (), groups, tuple(name for name in SPREADS if name in sheet))
+    spreads = tuple(name for name in SPREADS if name in sheet)
+    return Layout("tidy", time, (), groups, spreads, _arguments(sheet, options))
 
 
-def _wide(sheet: Sheet, time: str, names: DataNames) -> Layout:
+def _wide(sheet: Sheet, time: str, options: DataOptions, names: DataNames) -> Layout:
     groups = tuple(name for name in names.groups if name in sheet)
     observables = names.observables or ()
     spreads = tuple(name for name in SPREADS if name in sheet and name not in observables)
     row = [name for name in ("side", FROM) if name not in observables]
-    known = {time, "experiment", *row, *groups, *spreads}
+    known = {time, "experiment", *row, *groups, *spreads, *options.arguments.values()}
     values = []
     for name in sheet.columns:
-        if name in known or _serves(sheet, name, known):
+        if name in known or _serves(sheet, name, known, options):
             continue
         if name in PLANNED and name not in observables:
             raise UnsupportedError(f"the data column '{name}' in {sheet.name}")
         if not names.observes(normal_form(name)):
-            raise ProblemError(_unknown_column(sheet, name, names))
+            raise ProblemError(_unknown_column(sheet, name, options, names))
         values.append(name)
     if not values:
         raise ProblemError(f"{sheet.name} has no column with measured values; name one after a state or definition.")
-    return Layout("wide", time, tuple(values), groups, spreads)
+    return Layout("wide", time, tuple(values), groups, spreads, _arguments(sheet, options, values))
 
 
-def _serves(sheet: Sheet, name: str, known: set[str]) -> bool:
+def _serves(sheet: Sheet, name: str, known: set[str], options: DataOptions) -> bool:
     """Tell whether a column such as ``y.sigma`` serves another one; if that does not exist it is an error."""
     base, dot, kind = name.rpartition(".")
-    if not dot or kind not in SPREADS:
+    if not dot or kind not in (*SPREADS, *options.arguments.values()):
         return False
     if base not in sheet or base in known:
         columns = [column for column in sheet.columns if column not in known and column != name]
@@ -210,9 +229,9 @@ def _serves(sheet: Sheet, name: str, known: set[str]) -> bool:
     return True
 
 
-def _unknown_column(sheet: Sheet, name: str, names: DataNames) -> str:
+def _unknown_column(sheet: Sheet, name: str, options: DataOptions, names: DataNames) -> str:
     observables = names.observables or ()
-    known = (*observables, *ROW, *names.groups)
+    known = (*observables, *ROW, *names.groups, *options.arguments.values())
     shown = sheet.sources.get(name, name)
     renamed = f" (renamed to '{name}')" if shown != name else ""
     message = f"{sheet.name} has a column '{shown}'{renamed}, which is no state and no definition of the model"
@@ -223,4 +242,6 @@ def _unknown_column(sheet: Sheet, name: str, names: DataNames) -> str:
 
 
 def _advice(name: str) -> str:
-    return f'Rename it in [data] columns, remove it, or let a parameter have per = "{name}".'
+    return (
+        f'Rename it in [data] columns, remove it, name it in [data] arguments, or let a parameter have per = "{name}".'
+    )

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from odefit.errors import ProblemError
 from odefit.formats.data_columns import DataNames
 from odefit.formats.data_options import DataOptions
@@ -29,6 +31,7 @@ def measurements_from_frame(
     origin: Any = None,
     columns: Mapping[str, str] | None = None,
     melt: Mapping[str, str] | None = None,
+    arguments: Mapping[str, str] | None = None,
     sigma: float | str | None = None,
     noise: Mapping[str, Any] | None = None,
     per: Iterable[str] = (),
@@ -43,9 +46,10 @@ def measurements_from_frame(
         column ``experiment``.  Time and experiment may also be levels of the index.
     model
         Says which columns can be measured; without one every column that has no other meaning is.
-    time, origin, columns, melt, sigma
+    time, origin, columns, melt, arguments, sigma
         As in ``[data]``: the time column, the date that is time 0, new names of columns, how to melt a
-        matrix (``{"into": "wavelength", "value": "absorbance"}``), the default standard deviation.
+        matrix (``{"into": "wavelength", "value": "absorbance"}``), symbols of the model with the columns that hold
+        their numbers or parameters (``{"s": "scale"}``), the default standard deviation.
     noise
         As ``[noise]``: observable -> standard deviation, a number or text such as "5 %".  With it, and with `sigma`,
         every value gets a standard deviation of its own; ``Problem(noise=...)`` keeps it as a property of the problem.
@@ -64,6 +68,7 @@ def measurements_from_frame(
         origin=origin,
         columns=None if columns is None else dict(columns),
         melt=None if melt is None else dict(melt),
+        arguments=None if arguments is None else dict(arguments),
     )
     names = DataNames.of(model, per, experiments)
     parts = []
@@ -82,7 +87,10 @@ def measurements_from_frame(
             )
     check_measured(entries, list(dict.fromkeys(measurements.observable.tolist())))
     with located(parts):
-        return dataclasses.replace(measurements, sigma=standard_deviations(measurements, entries))
+        sigma_of = standard_deviations(measurements, entries)
+        if measurements.sigma_names.any():
+            sigma_of = np.where(measurements.sigma_names != "", measurements.sigma_names, sigma_of)
+        return dataclasses.replace(measurements, sigma=sigma_of)
 
 
 def _frames(data: Any) -> list[tuple[str, Any, str | None]]:

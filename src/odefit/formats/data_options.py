@@ -10,6 +10,7 @@ from typing import Any
 from odefit.errors import ProblemError
 from odefit.formats.data_dates import origin_of
 from odefit.formats.sections import check_keys, table, text
+from odefit.model.names import normal_form
 
 TIDY = ("observable", "value")
 FROM = "from"
@@ -42,15 +43,20 @@ class DataOptions:
         The file's name of a column to another.
     melt
         How a matrix file is melted.
+    arguments
+        Symbol of the model to the column whose cells say what it stands for.
     """
 
     time: str | None = None
     origin: datetime.datetime | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
     melt: Melt | None = None
+    arguments: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, *, time: Any = None, origin: Any = None, columns: Any = None, melt: Any = None) -> DataOptions:
+    def of(
+        cls, *, time: Any = None, origin: Any = None, columns: Any = None, melt: Any = None, arguments: Any = None
+    ) -> DataOptions:
         """Check the values of the keys; None stands for a key that is not given."""
         renamed = {} if columns is None else table("[data] columns", columns)
         for old, new in renamed.items():
@@ -61,7 +67,24 @@ class DataOptions:
             origin=None if origin is None else origin_of(origin),
             columns={old.strip(): new.strip() for old, new in renamed.items()},
             melt=None if melt is None else _melt(melt),
+            arguments={} if arguments is None else _arguments(arguments),
         )
+
+
+def _arguments(entry: Any) -> dict[str, str]:
+    result: dict[str, str] = {}
+    for symbol, column in table("[data] arguments", entry).items():
+        name = text(f"[data] arguments {symbol}", column).strip()
+        if not name or name in RESERVED:
+            raise ProblemError(
+                f"[data] arguments takes '{symbol}' from the column '{name}', which has another meaning; "
+                "copy it to a column with a name of its own."
+            )
+        normal = normal_form(symbol.strip())
+        if normal in result:
+            raise ProblemError(f"[data] arguments has '{normal}' twice, in two spellings; keep one.")
+        result[normal] = name
+    return result
 
 
 def _melt(entry: Any) -> Melt:

@@ -21,9 +21,10 @@ def data_csv(problem: Problem) -> str:
         "observable": _names("observable", data.observable),
         "value": _numbers(data.value),
     }
-    for kind in ("sigma", "weight"):
-        if not np.isnan(getattr(data, kind)).all():
-            columns[kind] = _numbers(getattr(data, kind))
+    if data.has_sigma.any():
+        columns["sigma"] = _cells("sigma", data.sigma)
+    if not np.isnan(data.weight).all():
+        columns["weight"] = _numbers(data.weight)
     if data.after.any():
         columns["side"] = ["after" if after else "before" for after in data.after.tolist()]
     if not np.isnan(data.since).all():
@@ -38,8 +39,21 @@ def data_csv(problem: Problem) -> str:
                 f"the group '{name}' has the name of another data column and cannot be saved; rename it."
             )
         columns[_cell("group", name)] = _names(f"group '{name}'", cells)
+    for symbol, title in argument_columns(problem).items():
+        columns[title] = _cells(f"argument '{symbol}'", data.arguments[symbol])
     lines = [",".join(columns), *map(",".join, zip(*columns.values(), strict=True))]
     return "\n".join(lines) + "\n"
+
+
+def argument_columns(problem: Problem) -> dict[str, str]:
+    """Return the column of each argument: it is called like the symbol, if no other column is."""
+    data, titles = problem.measurements, {}
+    for symbol in data.arguments:
+        title = symbol
+        while title in RESERVED or title in data.groups or title in titles.values():
+            title += "_"
+        titles[symbol] = title
+    return titles
 
 
 def unused_group(problem: Problem) -> str | None:
@@ -56,6 +70,16 @@ def unused_group(problem: Problem) -> str | None:
 def _numbers(values: Any) -> list[str]:
     """Write floats so that they read back exactly; a missing one is empty."""
     return ["" if value != value else repr(value) for value in values.tolist()]
+
+
+def _cells(what: str, cells: Column) -> list[str]:
+    """Write numbers and names."""
+    if cells.dtype != object:
+        return _numbers(cells)
+    for name in dict.fromkeys(cells.tolist()):
+        if isinstance(name, str) and name and name in MISSING:
+            raise ProblemError(f"the {what} '{name}' would not be read back from a CSV file; rename the parameter.")
+    return [cell if isinstance(cell, str) else repr(cell) for cell in cells.tolist()]
 
 
 def _names(what: str, cells: Column) -> list[str]:

@@ -30,7 +30,7 @@ from odefit.formats.sheet_file import read_sheet
 from odefit.problem import Experiment, Measurements
 
 MAIN = "main"
-KEYS = ("file", "columns", "time", "origin", "sigma", "melt")
+KEYS = ("file", "columns", "time", "origin", "sigma", "melt", "arguments")
 
 
 def read_data(
@@ -53,7 +53,7 @@ def read_data(
         The experiments of ``[experiments]``.
     """
     check_keys("[data]", section, KEYS)
-    options = DataOptions.of(**{key: section.get(key) for key in ("time", "origin", "columns", "melt")})
+    options = DataOptions.of(**{key: section.get(key) for key in ("time", "origin", "columns", "melt", "arguments")})
     if "file" not in section:
         raise ProblemError('there are no data; add file = "....csv" to [data].')
     files = find_data_files(section["file"], folder)
@@ -111,6 +111,13 @@ def joined(parts: Sequence[Values], options: DataOptions, names: DataNames) -> M
             raise ProblemError(
                 f"a parameter has per = \"{name}\", but the data have no column '{name}'{suggestion(name, columns)}"
             )
+    for symbol, column in options.arguments.items():
+        if not any(symbol in part.arguments for part in parts):
+            columns = dict.fromkeys(name for part in parts for name in part.sheet.columns)
+            raise ProblemError(
+                f"[data] arguments takes '{symbol}' from the column '{column}', but the data have no such column"
+                f"{suggestion(column, columns)}"
+            )
     rows: list[Any] = []
     for part in parts:
         # rows of later sheets are numbered on; the first one keeps its own numbers
@@ -126,11 +133,17 @@ def joined(parts: Sequence[Values], options: DataOptions, names: DataNames) -> M
             weight=_stacked([part.weight for part in parts]),
             side=_stacked([part.side for part in parts]),
             since=_stacked([part.since for part in parts]),
-            groups={
-                name: _stacked([part.groups.get(name, np.full(len(part.value), "", dtype=object)) for part in parts])
-                for name in groups
+            groups={name: _texts([part.groups.get(name) for part in parts], parts) for name in groups},
+            arguments={
+                symbol: _texts([part.arguments.get(symbol) for part in parts], parts) for symbol in options.arguments
             },
         )
+
+
+def _texts(columns: Sequence[Any], parts: Sequence[Values]) -> Any:
+    """Put columns of text together; what a sheet does not have is empty."""
+    pairs = zip(columns, parts, strict=True)
+    return _stacked([np.full(len(part.value), "", object) if one is None else one for one, part in pairs])
 
 
 def _check_renamed(sheets: Sequence[Sheet], options: DataOptions) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -15,6 +15,7 @@ from odefit.formats.data_dates import date_of, days_since
 from odefit.formats.data_options import FROM, DataOptions
 from odefit.formats.sheet import MISSING, Column, Sheet
 from odefit.model.names import normal_form
+from odefit.problem.cells import SIGMA, words_for_argument
 
 Array = npt.NDArray[np.float64]
 SIDES = {"before": -1, "after": 1}
@@ -29,10 +30,13 @@ class Values:
     ----------
     sheet, columns
         Where the values stand: line by line in these columns of the sheet.
-    experiment, time, observable, value, sigma, weight, side, since, groups
+    experiment, time, observable, value, sigma, weight, side, since, groups, arguments
         As in `Measurements`.
     row
         Which values were taken together, numbered within the sheet.
+    places
+        For standard deviations and arguments the columns, as many as `columns`, where they stand; they are called as in
+        messages (see `odefit.problem.cells`).
     """
 
     sheet: Sheet
@@ -42,16 +46,19 @@ class Values:
     observable: Column
     value: Array
     row: npt.NDArray[np.int64]
-    sigma: Array
+    sigma: Column
     weight: Array
     side: npt.NDArray[np.int64]
     since: Array
     groups: Mapping[str, Column]
+    arguments: Mapping[str, Column]
+    places: Mapping[str, tuple[str, ...]]
 
-    def place(self, index: int) -> str:
-        """Return the place of a value in words."""
+    def place(self, index: int, cell: str = "") -> str:
+        """Return the place of a value in words, or that of its cell of an argument or `sigma`, if it has one."""
         row, position = divmod(index, len(self.columns))
-        return self.sheet.place(row, self.columns[position])
+        own = self.places.get(cell, self.columns)[position]
+        return self.sheet.place(row, own if own in self.sheet else self.columns[position])
 
 
 @contextmanager
@@ -63,7 +70,7 @@ def located(parts: Sequence[Values]) -> Iterator[None]:
         index = error.index
         for part in parts:
             if index < len(part.value):
-                raise ProblemError(f"{part.place(index)}: {error.fault}") from error
+                raise ProblemError(f"{part.place(index, error.cell)}: {error.fault}") from error
             index -= len(part.value)
         raise
 
@@ -121,13 +128,18 @@ def _spread(
     def tiled(cells: tuple[str, ...]) -> Column:
         return np.tile(np.array(cells, dtype=object), m)
 
-    def spread(kind: str) -> Array:
-        row = sheet.numbers(kind) if kind in layout.spreads else np.full(m, np.nan)
-        titles = [f"{name}.{kind}" for name in layout.values]
-        if not any(name in sheet for name in titles):
-            return np.repeat(row, k)
-        return np.stack([sheet.numbers(name) if name in sheet else row for name in titles], axis=1).ravel()
+    def columns_of(kind: str) -> tuple[str, ...]:
+        """Return where each value finds its own: in a column that serves its column, or in that of the row."""
+        return tuple(title if (title := f"{name}.{kind}") in sheet else kind for name in layout.values)
 
+    def spread(kind: str, read: Callable[[str], Column], missing: Column) -> Column:
+        of_row = read(kind) if kind in (*layout.spreads, *layout.arguments.values()) and kind in sheet else missing
+        titles = columns_of(kind)
+        if all(title == kind for title in titles):
+            return np.repeat(of_row, k)
+        return np.stack([of_row if title == kind else read(title) for title in titles], axis=1).ravel()
+
+    nothing, no_name = np.full(m, np.nan), np.full(m, "", dtype=object)
     groups = {name: repeated(_group(sheet, name)) for name in layout.groups}
     experiments = None if experiment is None else np.full(m, experiment, dtype=object)
     if "experiment" in sheet:
@@ -155,11 +167,16 @@ def _spread(
         observable=tiled(observables),
         value=np.stack([sheet.numbers(name) for name in layout.values], axis=1).ravel(),
         row=np.repeat(np.arange(m), k),
-        sigma=spread("sigma"),
-        weight=spread("weight"),
+        sigma=spread("sigma", sheet.cells, nothing),
+        weight=spread("weight", sheet.numbers, nothing),
         side=np.repeat(_sides(sheet, measured=layout.kind == "wide" and "side" in layout.values), k),
         since=np.repeat(_since(sheet, options, measured=layout.kind == "wide" and FROM in layout.values), k),
         groups=groups,
+        arguments={symbol: spread(name, sheet.cells, no_name) for symbol, name in layout.arguments.items()},
+        places={
+            SIGMA: columns_of("sigma"),
+            **{words_for_argument(symbol): columns_of(name) for symbol, name in layout.arguments.items()},
+        },
     )
 
 
@@ -186,11 +203,16 @@ def _tidy(
         observable=_names(sheet, "observable", names.observables or ()),
         value=sheet.numbers("value"),
         row=_row_numbers(sheet) if "row" in sheet else np.arange(m),
-        sigma=sheet.numbers("sigma") if "sigma" in sheet else missing,
+        sigma=sheet.cells("sigma") if "sigma" in sheet else missing,
         weight=sheet.numbers("weight") if "weight" in sheet else missing,
         side=_sides(sheet),
         since=_since(sheet, options),
         groups={name: _group(sheet, name) for name in layout.groups},
+        arguments={symbol: sheet.cells(name) for symbol, name in layout.arguments.items()},
+        places={
+            SIGMA: ("sigma",),
+            **{words_for_argument(symbol): (name,) for symbol, name in layout.arguments.items()},
+        },
     )
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from odefit.errors import OdefitError, ProblemError, UnsupportedError
-from odefit.formats.data_saving import data_csv, unused_group
+from odefit.formats.data_saving import argument_columns, data_csv, unused_group
 from odefit.formats.event_saving import events_text
 from odefit.formats.experiment_section import OPTIONS, PERIODS, PLANNED
 from odefit.formats.problem_file import checked_units
@@ -145,4 +145,6 @@ def _data(problem: Problem, file: str) -> dict[str, Any]:
     group = unused_group(problem)
     if group is not None:
         entry["melt"] = {"into": group, "value": problem.observables[0]}
+    if problem.measurements.arguments:
+        entry["arguments"] = argument_columns(problem)
     return entry

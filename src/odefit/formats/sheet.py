@@ -64,6 +64,23 @@ class Sheet:
         except ValueError:
             return np.array([self._number(row, column) for row in range(len(cells))], dtype=float)
 
+    def cells(self, column: str) -> Column:
+        """Return a column whose cells are numbers or names: floats if all are numbers, else numbers, names and ""."""
+        cells = self.columns[column]
+        if cells.dtype != object:
+            return cells
+        read = {cell: self._number_or_name(cell) for cell in dict.fromkeys(cells.tolist())}
+        result = np.empty(len(cells), dtype=object)
+        result[:] = [read[cell] for cell in cells.tolist()]
+        return result
+
+    def _number_or_name(self, cell: str) -> float | str:
+        try:
+            number = number_of(cell, self.decimal_comma)
+        except ValueError:
+            return cell
+        return "" if number != number else number
+
     def _number(self, row: int, column: str) -> float:
         cell = self.columns[column][row]
         try:

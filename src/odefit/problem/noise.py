@@ -125,14 +125,14 @@ def check_measured(noise: Collection[str], measured: Sequence[str]) -> None:
 def standard_deviations(data: Measurements, noise: Mapping[str, Noise]) -> npt.NDArray[np.float64]:
     """Return the standard deviation of each measurement: its own, else the number or percentage of its noise.
 
-    It is NaN where there is none, and where an expression says it.
+    It is NaN where there is none, where an expression says it, and where it is a parameter.
 
     Raises
     ------
     MeasurementError
         For a value that has no percentage (0), or none that is a number.
     """
-    sigma, lacking = data.sigma.copy(), lacking_sigma(data)
+    sigma, lacking = data.sigma_numbers.copy(), lacking_sigma(data)
     for name in dict.fromkeys(data.observable.tolist()) if noise else ():
         entry = noise.get(name, noise.get(DEFAULT))
         if entry is None or entry.expression is not None:
@@ -192,4 +192,4 @@ def check_expressions(problem: Problem) -> None:
 
 def lacking_sigma(data: Measurements) -> npt.NDArray[np.bool_]:
     """Tell which measurements get their standard deviation from the noise of their observable."""
-    return np.isnan(data.sigma) & ~(np.isfinite(data.weight) & (data.weight != 0))
+    return ~data.has_sigma & ~(np.isfinite(data.weight) & (data.weight != 0))

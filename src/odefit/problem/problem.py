@@ -17,6 +17,7 @@ import numpy.typing as npt
 from odefit.errors import MeasurementError, ProblemError, suggestion
 from odefit.model import Model
 from odefit.model.kept import Kept
+from odefit.problem.arguments import check_cells
 from odefit.problem.conditions import conditions_among
 from odefit.problem.event_times import event_times, with_rates_of_doses
 from odefit.problem.experiments import Experiment
@@ -218,12 +219,17 @@ class Problem:
 
     def _deviations(self) -> npt.NDArray[np.float64]:
         sigma = standard_deviations(self.measurements, self.noise)
-        if sigma_expressions(self):
+        if self._has_computed_sigma:
             from odefit.transcribe.deviations import fill_deviations
 
             fill_deviations(self, sigma)
         sigma.flags.writeable = False
         return sigma
+
+    @property
+    def _has_computed_sigma(self) -> bool:
+        """Whether standard deviations depend on parameters."""
+        return bool(sigma_expressions(self)) or bool((self.measurements.sigma_names != "").any())
 
     @cached_property
     def free(self) -> tuple[Parameter, ...]:
@@ -307,7 +313,7 @@ class Problem:
         changed = self._with_parameters(whole, starts=FrozenMapping({**kept, **single}))
         named = {name.split("[")[0] for name in values}
         check_starts(changed, {name.split("[")[0] for name in single})
-        if any(p.fixed and p.name in named for p in self.parameters) and sigma_expressions(self):
+        if any(p.fixed and p.name in named for p in self.parameters) and self._has_computed_sigma:
             # standard deviations may depend on it, and with them all weights
             return changed._changed(structure=self.structure.with_parameters(changed.parameters))
         return changed
@@ -335,6 +341,8 @@ class Problem:
 
     def with_measurements(self, measurements: Measurements) -> Problem:
         """Return the same problem with other data; nothing is compiled again if the same names are measured."""
+        if measurements.arguments.keys() != self.measurements.arguments.keys():  # other names have a meaning
+            return dataclasses.replace(self, measurements=measurements)
         changed = self._changed(measurements=measurements, structure=self.structure.with_measurements(measurements))
         changed._settle_data()
         return changed
@@ -355,6 +363,7 @@ class Problem:
             return changed
         changed = changed._changed(structure=self.structure.with_parameters(changed.parameters))
         check_expressions(changed)
+        check_cells(changed)
         return changed
 
     def _with_parameters(self, changes: Mapping[str, Mapping[str, Any]], **others: Any) -> Problem:

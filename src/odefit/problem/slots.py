@@ -4,11 +4,15 @@ A parameter without `per` is one slot of the same name.  With ``per = "experimen
 ``A0[b1]`` for each experiment, with ``per = "gel"`` one for each value of the data column `gel`.  A
 column that is constant within every experiment selects a slot per experiment.  One that varies within
 an experiment (a wavelength) selects a slot per measurement; such a parameter can enter observables only.
+
+Cells of the data may name parameters (see `odefit.problem.arguments`).  One with `per` that occurs nowhere else has a
+value to be estimated only where a cell names it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.errors import ProblemError, suggestion
+from odefit.problem.cells import names_of_cells
 from odefit.problem.experiments import Experiment
 from odefit.problem.measurements import Measurements
 from odefit.problem.parameters import Parameter
@@ -40,9 +45,10 @@ class Slots:
     slots
         The numbers.
     by_row
-        Parameters whose slot depends on the single measurement.
+        Names whose value depends on the single measurement: parameters, whose slot does, and behind them the arguments
+        of rows.
     of_experiment
-        Per experiment: parameter name to slot index, for the parameters that are not `by_row`.
+        Per experiment: parameter name to slot index, for parameters that are not `by_row`.
     of_group
         For each parameter `by_row`: value of its column to slot index.
     fitted
@@ -89,8 +95,10 @@ class SlotLayout:
         return Slots(slots, self.by_row, self.of_experiment, self.of_group, self.fitted)
 
 
-def slot_layout(parameters: Sequence[Parameter], experiments: Sequence[Experiment], data: Measurements) -> SlotLayout:
-    """Work out the slots of a problem."""
+def slot_layout(
+    parameters: Sequence[Parameter], experiments: Sequence[Experiment], data: Measurements, in_cells: Collection[str]
+) -> SlotLayout:
+    """Work out the slots of a problem; `in_cells` are the parameters that occur in cells of the data only."""
     slots: list[tuple[str, str, int]] = []
     by_row: list[str] = []
     of_group: dict[str, Mapping[str, int]] = {}
@@ -122,15 +130,45 @@ def slot_layout(parameters: Sequence[Parameter], experiments: Sequence[Experimen
     shared = {i for i, (_, _, place) in enumerate(slots) if parameters[place].per is None}
     fitted = _fitted(experiments, data, of_experiment, shared)
     fitted |= {i for index in of_group.values() for i in index.values()}
-    return SlotLayout(
+    layout = SlotLayout(
         tuple(name for name, _, _ in slots),
         tuple(key for _, key, _ in slots),
         np.array([place for _, _, place in slots], dtype=np.int64),
-        tuple(by_row),
+        (*by_row, *data.arguments),
         tuple(map(FrozenMapping, of_experiment)),
         FrozenMapping(of_group),
         frozenset(fitted),
     )
+    several = [p for p in parameters if p.name in in_cells and p.per is not None]
+    return dataclasses.replace(layout, fitted=layout.fitted - _unnamed(layout, several, experiments, data))
+
+
+def _unnamed(
+    layout: SlotLayout, several: Sequence[Parameter], experiments: Sequence[Experiment], data: Measurements
+) -> set[int]:
+    """Return the slots of these parameters that no cell of a fitted measurement names."""
+    unnamed: set[int] = set()
+    fits = np.isin(data.experiment, [e.name for e in experiments if e.use == "fit"]) & data.used
+    for parameter in several:
+        slots = {i for i, name in enumerate(layout.names) if name.partition("[")[0] == parameter.name}
+        for cells in (data.sigma, *data.arguments.values()):
+            rows = np.flatnonzero(fits & (names_of_cells(cells) == parameter.name))
+            for e, experiment in enumerate(experiments):
+                if parameter.name not in experiment.overrides:
+                    mine = rows[data.experiment[rows] == experiment.name]
+                    slots.difference_update(slots_of_parameter(layout, data, parameter, e, mine).tolist())
+        unnamed |= slots
+    return unnamed
+
+
+def slots_of_parameter(
+    layout: SlotLayout, data: Measurements, parameter: Parameter, e: int, rows: npt.NDArray[np.int64]
+) -> npt.NDArray[np.int64]:
+    """Return the slot of `parameter` in each of the measurements `rows` of experiment number `e`."""
+    if parameter.name in layout.of_group:
+        index, groups = layout.of_group[parameter.name], data.groups[parameter.per or ""][rows]
+        return np.array([index[key] for key in groups.tolist()], dtype=np.int64)
+    return np.full(rows.size, layout.of_experiment[e][parameter.name], dtype=np.int64)
 
 
 def _fitted(

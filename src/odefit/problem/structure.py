@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from odefit.errors import UnsupportedError
 from odefit.model import Model
 from odefit.model.kept import Kept
+from odefit.model.names import normal_form
 from odefit.problem.experiments import Experiment
 from odefit.problem.expressions import Expressions
 from odefit.problem.measurements import Measurements
@@ -19,6 +21,8 @@ from odefit.problem.tables import Table
 
 if TYPE_CHECKING:
     from odefit.problem.noise import Noise
+
+_NAME = re.compile(r"[^\W\d]\w*")
 
 
 class Structure:
@@ -60,7 +64,7 @@ class Structure:
         self.lag = lag
         self.fraction = fraction
         known = dict.fromkeys((*tables, *(name for one in experiments for name in one.tables)))
-        self.expressions = Expressions(model, [p.name for p in parameters], known)
+        self.expressions = Expressions(model, [*(p.name for p in parameters), *measurements.arguments], known)
         self.kept = Kept()
 
     @cached_property
@@ -79,7 +83,23 @@ class Structure:
     @cached_property
     def slots(self) -> SlotLayout:
         """The single numbers behind the parameters, without values."""
-        return slot_layout(self.parameters, self.experiments, self.measurements)
+        data = self.measurements
+        in_cells = {*data.named} - {*self.model.parameters} - self._names_in_texts if data.named else ()
+        return slot_layout(self.parameters, self.experiments, data, in_cells)
+
+    @property
+    def _names_in_texts(self) -> set[str]:
+        """Names that may stand in expressions and tables of the problem, beside those of the equations."""
+        texts: list[str] = [p.expression for p in self.parameters if p.expression is not None]
+        texts += [entry.expression for entry in self.noise.values() if entry.expression is not None]
+        for experiment in self.experiments:
+            texts += [value for value in experiment.overrides.values() if isinstance(value, str)]
+            values = (value for dose in experiment.events for value in (dose.time, dose.amount, dose.duration))
+            texts += [value for value in values if isinstance(value, str)]
+        names = {name for table in self.tables.values() for name in table.names}
+        names |= {name for one in self.experiments for table in one.tables.values() for name in table.names}
+        texts += [value for part in (self.lag, self.fraction) for value in part.values() if isinstance(value, str)]
+        return names | {normal_form(name) for text in texts for name in _NAME.findall(text)}
 
     def with_parameters(self, parameters: tuple[Parameter, ...]) -> Structure:
         """Return the structure with other parameters fixed (and so without their priors), or fixed at other values."""
@@ -88,7 +108,7 @@ class Structure:
         return other
 
     def with_measurements(self, measurements: Measurements) -> Structure:
-        """Return the structure with other data; this one if they are equal."""
+        """Return the structure with other data, of the same arguments; this one if they are equal."""
         if measurements == self.measurements:
             return self
         other = self._copied()

@@ -11,6 +11,7 @@ import numpy as np
 from odefit.errors import OdefitError, ProblemError, UnsupportedError, suggestion
 from odefit.model.events import name_of_held
 from odefit.model.names import initial_name, state_of_initial
+from odefit.problem.arguments import check_arguments, check_cells, check_names
 from odefit.problem.derived import quantities_by_text, quantities_of
 from odefit.problem.event_validation import check_doses, check_events, refuse_tables, texts_of_doses
 from odefit.problem.intervals import check_intervals
@@ -35,12 +36,15 @@ def validate(problem: Problem) -> None:
     check_doses(problem)
     used = _check_expressions(problem) | check_tables(problem)
     refuse_tables(problem)
-    _check_parameters(problem, used)
+    check_arguments(problem, used)
+    check_names(problem)
+    _check_parameters(problem, used | problem.measurements.named)
 
 
 def validate_data(problem: Problem) -> None:
     """Check what `problem` holds of data, conditions left out; raise as `validate` does."""
     check_measurements(problem)
+    check_cells(problem)
     _check_noise(problem)
     check_starts(problem, [p.name for p in problem.parameters])
 
@@ -57,6 +61,8 @@ def _check_values(problem: Problem) -> None:
     """Every name without an equation has a value in every experiment."""
     known = {p.name for p in problem.parameters}
     for name in problem.model.parameters:
+        if name in problem.measurements.arguments:
+            continue  # its values stand in the rows
         lacking = [e.name for e in problem.experiments if name not in e.overrides]
         if name not in known and lacking:
             raise ProblemError(
@@ -76,7 +82,9 @@ def _check_parameters(problem: Problem, used: set[str]) -> None:
             raise ProblemError(
                 f"'{name}' is both a parameter and a name with an equation of its own in the model; remove one."
             )
-        raise ProblemError(f"parameter '{name}' does not occur in the equations{suggestion(name, model.parameters)}")
+        cells = " or in cells of the data" if problem.measurements.named else ""
+        hint = suggestion(name, model.parameters)
+        raise ProblemError(f"parameter '{name}' does not occur in the equations{cells}{hint}")
 
 
 def _check_overrides(problem: Problem) -> None:
@@ -133,6 +141,8 @@ def _check_expressions(problem: Problem) -> set[str]:
     by_column = {p.name: p.per for p in problem.parameters if p.per not in (None, "experiment")}
     by_experiment = {p.name: "experiment" for p in problem.parameters if p.per == "experiment"}
     single = moving | {name: f"'{{name}}', which has one value per {per}" for name, per in by_column.items()}
+    arguments = problem.measurements.arguments
+    single |= dict.fromkeys(arguments, "'{name}', an argument of the data, which has a value in each of their rows")
     shared = single | {name: f"'{{name}}', which has one value per {per}" for name, per in by_experiment.items()}
     for parameter in problem.parameters:
         if parameter.expression is not None:

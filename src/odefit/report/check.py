@@ -7,12 +7,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from odefit.compile import compile_problem
 from odefit.criteria.least_squares import has_absolute_sigma
 from odefit.integrate.state_conditions import words_for_state_conditions
 from odefit.native.stop import StopFlag, raise_on_interrupt
 from odefit.problem import Problem, Table
+from odefit.problem.cells import names_of_cells, numbers_in
 from odefit.report.events import words_for_events
 from odefit.report.labels import with_unit
 from odefit.solve import Failed, LeastSquares
@@ -40,6 +42,7 @@ def check(problem: Problem) -> CheckReport:
     lines += _tables(problem)
     lines += _experiments(problem)
     lines += words_for_events(problem)
+    lines += _arguments(problem)
     lines += _noise(problem)
     lines += _conditions(problem)
     derivative_lines, ok = _derivatives(problem)
@@ -135,9 +138,27 @@ def _shown(value: float | str) -> str:
     return value if isinstance(value, str) else f"{value:g}"
 
 
+def _arguments(problem: Problem) -> list[str]:
+    """Say what symbols stand for in single measurements."""
+    data = problem.measurements
+    lines = ["Arguments of the rows"] if data.arguments else []
+    for symbol, cells in data.arguments.items():
+        names = dict.fromkeys(name for name in names_of_cells(cells)[data.used].tolist() if name)
+        words = [*names, *_counted(numbers_in(cells)[data.used])]
+        lines += textwrap.wrap(f"  {symbol}: {', '.join(words)}", _WIDTH, subsequent_indent="    ")
+    return lines
+
+
+def _counted(numbers: npt.NDArray[np.float64]) -> list[str]:
+    distinct = np.unique(numbers[np.isfinite(numbers)])
+    return [f"{distinct.size} different numbers"] if distinct.size > 3 else [f"{number:g}" for number in distinct]
+
+
 def _noise(problem: Problem) -> list[str]:
     if has_absolute_sigma(problem):
-        return ["Noise: standard deviations are given and taken as absolute"]
+        names = dict.fromkeys(name for name in problem.measurements.sigma_names.tolist() if name)
+        words = f"; some are parameters ({', '.join(names)})" if names else ""
+        return [f"Noise: standard deviations are given and taken as absolute{words}"]
     if np.isfinite(problem.measurements.weight).any():
         return ["Noise: weights are given; a common variance is estimated"]
     return ["Noise: none given; one common standard deviation is estimated"]

@@ -18,8 +18,11 @@ from odefit.integrate.experiment import solve_experiment
 from odefit.native.kernel import kernel
 from odefit.problem import Problem
 from odefit.statistics.covariance import ParameterStatistics
+from odefit.transcribe.arguments import RowArguments
 
 Array = npt.NDArray[np.float64]
+
+_NO_SOURCES, _NO_NUMBERS = np.empty(0, dtype=np.int64), np.empty(0)
 
 
 class Estimate(NamedTuple):
@@ -88,7 +91,7 @@ def prediction_band(
     statistics: ParameterStatistics | None,
     e: int,
     times: Array,
-    row_slots: npt.NDArray[np.int64] | None = None,
+    arguments: RowArguments | None = None,
     *,
     names: tuple[str, ...] = (),
     after: bool = False,
@@ -97,27 +100,30 @@ def prediction_band(
 
     Parameters
     ----------
+    arguments
+        Those of one measurement: curves of what depends on the measurement are then those of measurements like it;
+        without, they are left out.
     names, after
         Only these, and those `after` the events at a time.
-    row_slots
-        The slots of one measurement (see `Observation`): curves of what depends on the measurement are then those
-        of measurements like it; without, they are left out.
     """
     order = 1 if statistics is not None else 0
     seeds, trajectory = solve_experiment(problem, compiled, theta, e, times, order, after=after)
-    curves = curves_of(problem, compiled, e, by_row=row_slots is not None, names=names)
-    indices = np.empty(0, dtype=np.int64) if row_slots is None else row_slots
+    curves = curves_of(problem, compiled, e, by_row=arguments is not None, names=names)
+    source, number = (_NO_SOURCES, _NO_NUMBERS) if arguments is None else arguments
     slots, slopes = compiled.slot_values(theta)
-    a = slots[indices]
+    everything = np.concatenate((slots, seeds.p, [np.nan]))  # the last one answers for numbers
+    a = np.where(source < 0, number, everything[source])
     u = compiled.new_inputs(e)
     values = curves.values(times, trajectory.y, seeds.p, u, a)
     errors = np.full(values.shape, np.nan)
     if statistics is not None:
-        da = np.zeros((indices.size, compiled.n_theta))
-        place = compiled.theta_of_q[indices]
-        free = np.flatnonzero(place >= 0)
-        da[free, place[free]] = slopes[indices[free]]
         dp = compiled.all_derivatives(theta, e)
+        da = np.zeros((source.size, compiled.n_theta))
+        for j, at in enumerate(source.tolist()):
+            if at >= slots.size:
+                da[j] = dp[at - slots.size]
+            elif at >= 0 and compiled.theta_of_q[at] >= 0:
+                da[j, compiled.theta_of_q[at]] = slopes[at]
         by_theta = curves.derivatives(times, trajectory.y, trajectory.S, compiled.columns[e], seeds.p, dp, u, a, da)
         errors = standard_errors(by_theta, statistics.covariance)
     failure = "" if np.isfinite(values).all() else compiled.structure.tables[e].refusal(u)

@@ -16,6 +16,7 @@ from odefit.integrate import piece_ends
 from odefit.native.norm import norm
 from odefit.problem import Problem
 from odefit.problem.intervals import interval_beginnings
+from odefit.transcribe.arguments import arguments_of_rows, with_empty_cells_filled
 from odefit.transcribe.outputs import outputs_of
 
 Array = npt.NDArray[np.float64]
@@ -46,8 +47,8 @@ class Observation:
         Per measurement: index into `times`, index among the problem's observables.
     value, root_weight
         Per measurement: datum and square root of the weight; where that is infinite, that of ordinary ones.
-    row_slots
-        Per measurement: the slots of the parameters that depend on the measurement, (m, n_a).
+    argument_source, argument_number
+        Per measurement: where its own arguments are found, or what they are, (m, n_a); see `RowArguments`.
     source
         Per measurement: its index in the problem's measurements.
     """
@@ -65,7 +66,8 @@ class Observation:
     observable: Indices
     value: Array
     root_weight: Array
-    row_slots: Indices
+    argument_source: Indices
+    argument_number: Array
     source: Indices
 
     @cached_property
@@ -110,7 +112,7 @@ class Observations:
         return self.heavy[np.isinf(self.heavy_root)]
 
 
-_PER_MEASUREMENT = ("at", "observable", "value", "root_weight", "row_slots", "source")
+_PER_MEASUREMENT = ("at", "observable", "value", "root_weight", "argument_source", "argument_number", "source")
 
 
 def observations(problem: Problem, use: str = "fit") -> Observations:
@@ -196,6 +198,7 @@ def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array)
         source = rows[order]
         outputs = outputs_of(data.time[source], data.after[source], begin[order], experiment.start)
         times, after = outputs.times, outputs.after
+        arguments = with_empty_cells_filled(arguments_of_rows(problem, number, source), outputs.at)
         start = experiment.start
         stops = compiled_structure(problem).tables[number].jumps if problem.model.tables or problem.tables else _NONE
         result.append(
@@ -213,19 +216,9 @@ def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array)
                 observable=codes[source],
                 value=data.value[source].copy(),
                 root_weight=finite_roots[source].copy(),
-                row_slots=slots_of_rows(problem, source),
+                argument_source=arguments.source,
+                argument_number=arguments.number,
                 source=source.astype(np.int64),
             )
         )
     return tuple(result)
-
-
-def slots_of_rows(problem: Problem, source: npt.NDArray[np.int64]) -> Indices:
-    """Return the slots that the measurements select, a column per parameter that depends on the measurement."""
-    slots, groups = problem.structure.slots, problem.measurements.groups
-    per = {p.name: p.per for p in problem.parameters}
-    columns = [
-        np.array([slots.of_group[name][key] for key in groups[per[name] or ""][source]], dtype=np.int64)
-        for name in slots.by_row
-    ]
-    return np.stack(columns, axis=1) if columns else np.empty((source.size, 0), dtype=np.int64)

@@ -87,7 +87,8 @@ class Arrangement:
             return None
         parts, sizes = [], []
         for o in observed:
-            by_row = compiled.theta_of_q[np.unique(o.row_slots)]
+            sources = np.unique(o.argument_source)  # entries of p are among the columns of the experiment
+            by_row = compiled.theta_of_q[sources[(sources >= 0) & (sources < compiled.theta_of_q.size)]]
             parts.append(np.union1d(compiled.columns[o.experiment], by_row[by_row >= 0]))
             sizes.append(o.value.size)
         priors = unknowns_of_penalties(compiled)

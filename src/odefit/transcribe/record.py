@@ -29,8 +29,9 @@ class Measured(NamedTuple):
         Output time k has the measurements ``at_time[k]`` to ``at_time[k + 1] - 1``.
     observable, value, root_weight
         Per measurement: which observable, datum, square root of the weight.
-    row_slots, n_arguments
-        Per measurement: the slots of its own arguments a, row by row, and how many it has.
+    argument_source, argument_number, n_arguments
+        Per measurement: where its own arguments a are found, or what they are, row by row, and how many it has; see
+        `RowArguments`.
     columns, column_of_slot
         Columns of the seeds, and of all slots (-1: fixed), in the Jacobian.
     first_row
@@ -48,7 +49,8 @@ class Measured(NamedTuple):
     observable: Integers
     value: Floats
     root_weight: Floats
-    row_slots: Integers
+    argument_source: Integers
+    argument_number: Floats
     n_arguments: int
     columns: Integers
     column_of_slot: Integers
@@ -114,8 +116,9 @@ def task_records(
         observable=o.observable,
         value=o.value,
         root_weight=o.root_weight,
-        row_slots=np.ascontiguousarray(o.row_slots).reshape(-1),
-        n_arguments=o.row_slots.shape[1],
+        argument_source=np.ascontiguousarray(o.argument_source).reshape(-1),
+        argument_number=np.ascontiguousarray(o.argument_number).reshape(-1),
+        n_arguments=o.argument_source.shape[1],
         columns=columns,
         column_of_slot=of_slot,
         first_row=first_row,
@@ -161,7 +164,8 @@ def part_of_records(o: Observation, first_row: int) -> PartFields:
         "observable": o.observable,
         "value": o.value,
         "root_weight": o.root_weight,
-        "row_slots": np.ascontiguousarray(o.row_slots).reshape(-1),
+        "argument_source": np.ascontiguousarray(o.argument_source).reshape(-1),
+        "argument_number": np.ascontiguousarray(o.argument_number).reshape(-1),
         "first_row": first_row,
     }
     gathering = {"since": o.since, "remember": o.remember}

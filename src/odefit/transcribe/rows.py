@@ -10,6 +10,7 @@ from odefit.criteria.least_squares import weighted_residual
 from odefit.integrate.task import task_at
 from odefit.native.calls import call_model, call_observe
 from odefit.native.kernel import kernel
+from odefit.transcribe.argument_value import argument_value
 from odefit.transcribe.record import FITTING, Measured
 
 measured_at = FITTING.reader(Measured)
@@ -30,9 +31,13 @@ def write_rows(table, i, index, y, s, s2):
     nonzeros, totals = m.scratch[n_out + n_a : n_out + n_a + m.col.size], m.scratch[n_out + n_a + m.col.size :]
     time, first = task.times[index], m.at_time[index]
     for k in range(first, m.at_time[index + 1]):
-        if k == first or n_a > 0:
-            for j in range(n_a):
-                a[j] = m.slots[m.row_slots[k * n_a + j]]
+        changed = k == first
+        for j in range(n_a):
+            at = k * n_a + j
+            value = argument_value(m.argument_source[at], m.argument_number[at], m.slots, task.p)
+            changed = changed or (a[j] != value and not math.isnan(value))  # it is needed by nobody then
+            a[j] = value
+        if changed:
             call_observe(m.observe, time, y, 0, task.p, task.u, a, out, 0)
             if m.order >= 1:
                 call_observe(m.observe_jacobian, time, y, 0, task.p, task.u, a, nonzeros, 0)
@@ -90,14 +95,20 @@ def _add_up(task, m, g, nonzeros, s, totals):
 @kernel(inline=True)
 def _add_arguments(task, m, k, row, nonzeros):
     """Add the derivatives by the arguments of measurement `k` alone."""
-    g, before = m.observable[k], task.n + task.n_parameters
+    g, before, n_slots = m.observable[k], task.n + task.n_parameters, m.slots.size
     for e in range(m.row_ptr[g], m.row_ptr[g + 1]):
         j = np.int64(m.col[e]) - before
-        if j >= 0:
-            slot = m.row_slots[k * m.n_arguments + j]
-            column = m.column_of_slot[slot]
+        if j < 0:
+            continue
+        source, factor = m.argument_source[k * m.n_arguments + j], m.root_weight[k] * nonzeros[e]
+        if 0 <= source < n_slots:
+            column = m.column_of_slot[source]
             if column >= 0:
-                m.jacobian[row * m.width + column] += m.root_weight[k] * nonzeros[e] * m.slopes[slot]
+                m.jacobian[row * m.width + column] += factor * m.slopes[source]
+        elif source >= n_slots:
+            at = (source - n_slots) * task.n_columns
+            for c in range(task.n_columns):
+                m.jacobian[row * m.width + m.columns[c]] += factor * task.dp[at + c]
 
 
 @kernel(inline=True)

@@ -1,7 +1,7 @@
 """What the picture of a fit shows: measured values, and the model's curves through them.
 
 A *series* is what one curve belongs to: an observable in an experiment and, where parameters depend on the single
-measurement (a wavelength), one value of the columns that choose them.
+measurement (a wavelength), one value of the columns that choose them; so too with arguments of rows.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import numpy.typing as npt
 from odefit.compile import curves_of as model_curves
 from odefit.errors import OdefitError, ProblemError, suggestion
 from odefit.problem import Problem
+from odefit.problem.arguments import symbols_used
 from odefit.statistics.delta import Band, prediction_band
 from odefit.strategy import FitResult
 from odefit.strategy.times import prediction_times
-from odefit.transcribe.observation import slots_of_rows
+from odefit.transcribe.arguments import RowArguments, arguments_of_rows
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -39,18 +40,18 @@ class Series:
     Attributes
     ----------
     experiment, observable, group
-        Number of the experiment, name, and the value of the columns that single measurements depend on ("" for none).
+        Number of the experiment, name, and what the columns say that single measurements depend on ("" for none).
     rows
         Its measurements, with a value, as indices of the problem's.
-    row_slots
-        The slots of one of these measurements; None if the curve does not depend on the measurement.
+    arguments
+        Those of one of these measurements; None if the curve does not depend on the measurement.
     """
 
     experiment: int
     observable: str
     group: str
     rows: Indices
-    row_slots: Indices | None
+    arguments: RowArguments | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,15 +104,33 @@ def series_of(result: FitResult, experiments: list[int], observables: list[str])
 
 
 def _groups(problem: Problem, e: int, observable: str, rows: Indices) -> list[Series]:
-    slots = slots_of_rows(problem, rows)
-    distinct, first, which = np.unique(slots, axis=0, return_index=True, return_inverse=True)
-    per = {p.name: p.per or "" for p in problem.parameters}
-    columns = list(dict.fromkeys(per[name] for name in problem.slots.by_row))
+    """Return a series for all that the observable's parameters and arguments are in these measurements."""
+    by_row = problem.slots.by_row
+    used = symbols_used(problem, observable, problem.experiments[e])
+    arguments = arguments_of_rows(problem, e, rows)
+    columns = [j for j, name in enumerate(by_row) if name in used]
+    members: dict[tuple[tuple[int, float], ...], list[int]] = {}  # in the order of the data
+    for k, (source, number) in enumerate(zip(arguments.source.tolist(), arguments.number.tolist(), strict=True)):
+        key = tuple((source[j], number[j] if source[j] < 0 else 0.0) for j in columns)
+        members.setdefault(key, []).append(k)
     series = []
-    for k in np.argsort(first).tolist():  # in the order of the data
-        keys = [f"{column} {problem.measurements.groups[column][rows[first[k]]]}" for column in columns]
-        series.append(Series(e, observable, ", ".join(keys), rows[which.ravel() == k], distinct[k]))
+    for same in members.values():
+        one = RowArguments(arguments.source[same[0]], arguments.number[same[0]])
+        words = dict.fromkeys(_words(problem, int(rows[same[0]]), by_row[j], int(one.source[j])) for j in columns)
+        series.append(Series(e, observable, ", ".join(words), rows[same], one))
     return series
+
+
+def _words(problem: Problem, row: int, name: str, source: int) -> str:
+    """Say what the parameter or argument `name` is in a measurement: its group, or the slot or number in its cell."""
+    data, slots = problem.measurements, problem.structure.slots.names
+    if name not in data.arguments:
+        per = next(p.per or "" for p in problem.parameters if p.name == name)
+        return f"{per} {data.groups[per][row]}"
+    cell = data.arguments[name][row]
+    if 0 <= source < len(slots):
+        cell = slots[source]
+    return f"{name} {cell if isinstance(cell, str) else f'{cell:g}'}"
 
 
 def first_decade(times: Array) -> float:
@@ -132,14 +151,14 @@ def curves_of(result: FitResult, series: list[Series], first: float) -> list[Cur
     first
         Time from which the axis is logarithmic; 0 if it is even.
     """
-    together: dict[tuple[int, tuple[int, ...] | None], list[int]] = {}
+    together: dict[tuple[int, bytes], list[int]] = {}
     for i, one in enumerate(series):
-        slots = None if one.row_slots is None else tuple(one.row_slots.tolist())
-        together.setdefault((one.experiment, slots), []).append(i)
+        same = b"" if one.arguments is None else b"".join(column.tobytes() for column in one.arguments)
+        together.setdefault((one.experiment, same), []).append(i)
     curves: dict[int, Curve] = {}
-    for (e, slots), members in together.items():
+    for (e, _), members in together.items():
         names = [series[i].observable for i in members]
-        band = _smooth_band(result, e, None if slots is None else np.array(slots, dtype=np.int64), names, first)
+        band = _smooth_band(result, e, series[members[0]].arguments, names, first)
         for i in members:
             curves[i] = _curve(result, band, series[i].observable)
     return [curves[i] for i in range(len(series))]
@@ -154,10 +173,10 @@ def _curve(result: FitResult, band: Band, name: str) -> Curve:
     return Curve(band.times, value, value - reach, value + reach)
 
 
-def _smooth_band(result: FitResult, e: int, slots: Indices | None, names: list[str], first: float) -> Band:
+def _smooth_band(result: FitResult, e: int, arguments: RowArguments | None, names: list[str], first: float) -> Band:
     """Return a band at times that are added where one of the `names` bends sharply, as seen on the axis."""
     times = _first_times(result, e, first)
-    band = _band(result, e, times, slots)
+    band = _band(result, e, times, arguments)
     for _ in range(_ROUNDS):
         position = np.arcsinh(times / first) if first else times
         bends = _bends(position, band.values[:, [band.names.index(name) for name in names]])
@@ -165,14 +184,14 @@ def _smooth_band(result: FitResult, e: int, slots: Indices | None, names: list[s
         if not added.size or times.size + added.size > _MOST_POINTS:
             break
         times = np.union1d(times, first * np.sinh(added) if first else added)
-        band = _band(result, e, times, slots)
+        band = _band(result, e, times, arguments)
     return band
 
 
-def _band(result: FitResult, e: int, times: Array, slots: Indices | None) -> Band:
+def _band(result: FitResult, e: int, times: Array, arguments: RowArguments | None) -> Band:
     compiled, x = result.plan.compiled, result.solution.x
     with np.errstate(all="ignore"):  # what cannot be computed is NaN, and not drawn
-        return prediction_band(result.problem, compiled, x, result.statistics, e, times, slots)
+        return prediction_band(result.problem, compiled, x, result.statistics, e, times, arguments)
 
 
 def _first_times(result: FitResult, e: int, first: float) -> Array:
