@@ -4,7 +4,8 @@
 
 *An event in steps*: both runs take the same steps (none longer than a fourth of the time between two doses, which is
 what limits them) and replay them with sensitivities; the difference, over the number of doses, in units of a step.
-With a lag that is estimated, ends of pieces move, and output is more than interpolation.
+With a lag that is estimated, ends of pieces move, and output is more than interpolation; there are four directions
+then, as many as the machine computes at once, so that a step costs what it does without.
 *Steps of a restart*: how many more steps a run chooses that has the doses, for each of them.
 """
 
@@ -36,7 +37,7 @@ def chain(method: str, n_doses: int, *, lag: bool = False, **settings: float) ->
     """Return the objective of a problem with so many doses, one each unit of time."""
     times = np.linspace(0.5, N_DOSES + 1.0, 20)
     data = of.Measurements.from_columns(times, {"c": np.ones(times.size)})
-    parameters = [of.Parameter(name, value) for name, value in START.items()]
+    parameters = [of.Parameter(name, value, fixed=name == "k4") for name, value in START.items()]
     if lag:
         parameters.append(of.Parameter("lag", 0.3))
     doses = [of.Dose(0.0, "a", 0.1, every=1.0, count=n_doses)] if n_doses else []

@@ -56,6 +56,19 @@ def test_simulated_data_can_be_made_again(name, file):
     pd.testing.assert_frame_equal(made, pd.read_csv(path_of(name).with_name(file)), rtol=0, atol=1e-12)
 
 
+def test_the_drive_can_be_made_again_and_its_motor_is_found():
+    drive = import_module("odefit.gallery.drive_cycle._simulate")
+    for file, made in drive.simulated().items():
+        found = pd.read_csv(path_of("drive_cycle").with_name(file))
+        pd.testing.assert_frame_equal(made, found, rtol=0, atol=1e-12)
+    result = of.fit(load("drive_cycle"))
+    assert result.converged
+    truth = {"R20": drive.R20, "C_winding": drive.C_WINDING, "G": drive.G, "G_air": drive.H}
+    for name, value in truth.items():
+        low, high = result.parameters[name].interval
+        assert low < value < high, name
+
+
 @pytest.mark.parametrize("function", [load, path_of])
 @pytest.mark.parametrize("name", ["shok_front", "barnes/z", "../gallery/barnes", "shock_front/__init__", ""])
 def test_unknown_names_are_refused(function, name):

@@ -21,7 +21,7 @@ from odefit.integrate.elimination import dense_algebra
 from odefit.integrate.explicit import ExplicitRungeKutta, explicit_kernel
 from odefit.integrate.schemes import scheme_of
 from odefit.integrate.single_method import SingleMethod
-from odefit.integrate.stepping import JACOBIAN, RHS, first_nonfinite, initial_step
+from odefit.integrate.stepping import JACOBIAN, RHS, continued_step, first_nonfinite, initial_step
 from odefit.integrate.tableau import Tableau, hermite
 from odefit.integrate.time_loop import NOT_FINITE, SOLVED, UNSOLVED, Method, time_loop
 from odefit.native.calls import call_model
@@ -110,13 +110,14 @@ def make_room(task, e, order):
 
 
 @kernel(inline=True)
-def begin(task, e, room, t, t_end, replay):
+def begin(task, e, room, t, t_end, h, replay):
     call_model(task.value, t, room.y, 0, task.p, task.u, room.k, 0)
     task.counts[RHS] += 1
     cause = max(first_nonfinite(room.k, 0, task.n), first_nonfinite(room.y, 0, task.n))
     if cause >= 0:
         return NONFINITE_START, cause, 0.0
-    return OK, -1, initial_step(task, t, t_end, room.y, room.k, 0.5, room.states)
+    guess = initial_step(task, t, t_end, room.y, room.k, 0.5, room.states)
+    return OK, -1, continued_step(guess, h)
 
 
 @kernel(inline=True)

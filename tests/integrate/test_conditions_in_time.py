@@ -4,22 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from initial_value_problems import HIGHEST_ORDER, by_method, central_difference, run_of
+from initial_value_problems import by_method, central_difference, run_of
 from scipy.linalg import expm
 
 import odefit as of
-from odefit.integrate import METHODS, Run, Status, Trajectory
+from odefit.integrate import METHODS, Run, Status
 
 PULSE = "x' = if(t >= 12 and t < 12.05, D, 0) - k*x\nx(0) = 0"
 LAG = "x' = if(t >= lag and t < lag + w, D, 0) - k*x\nx(0) = 0"
-# every kind of moving piece at once, not linear, with output inside and at the ends of pieces
-MIXED = """
-x' = if(t >= lag and t < lag + w, D, 0) - k*x*z
-z' = if(t < lag, 0.01, sin(t)) - 0.02*z + 0.1*max(t, 2*lag) + 0.3*abs(t - 5*w)
-x(0) = 1
-z(0) = 1
-"""
-MIXED_P = {"lag": 3.1, "w": 0.7, "D": 2.0, "k": 0.3}
 
 
 def pulse(t, k, dose, lag, w):
@@ -70,36 +62,6 @@ def test_moving_pulse_against_the_closed_form(method):
     tolerance = 1e-4 if method.name == "bdf3" else 1e-7
     for j, name in enumerate(("D", "k", "lag", "w")):
         np.testing.assert_allclose(found.S[:, 0, names.index(name)], right[:, j], atol=tolerance, err_msg=name)
-
-
-@by_method
-def test_moving_pieces_on_replay(method):
-    """First derivatives are those of the replayed solution; second ones where a method has them."""
-    times = [0.0, 1.0, 3.31, 3.55, 4.02, 5.0, 7.0, 9.0, 12.0]
-    p = order_of(MIXED, **MIXED_P)
-    model, run = run_of(MIXED, p, [1.0, 1.1], times)
-    order = HIGHEST_ORDER[method.name]
-    first = method.solve(model, run, rtol=1e-6, atol=1e-8, order=order)
-    assert first.status is Status.OK
-    again = method.solve(model, run, rtol=1e-6, atol=1e-8, order=order, grid=first.grid)
-    np.testing.assert_array_equal(again.y, first.y)
-    np.testing.assert_array_equal(again.S, first.S)
-
-    def replayed(x, order=0) -> Trajectory:
-        found = method.solve(model, moved(run, x), rtol=1e-6, atol=1e-8, order=order, grid=first.grid)
-        assert found.status is Status.OK
-        return found
-
-    x = np.array([*p, 1.0, 1.1])
-    size = np.abs(first.S).max(axis=(0, 1))
-    by_difference = central_difference(lambda x: replayed(x).y, x, step=5e-5)
-    tolerance = 3e-5 if method.name == "bdf3" else 1e-8
-    assert (np.abs(by_difference - first.S).max(axis=(0, 1)) <= tolerance * size).all()
-    if order == 2:
-        second = central_difference(lambda x: replayed(x, 1).S, x, step=5e-5)
-        pairs = [(a, b) for a in range(x.size) for b in range(a, x.size)]
-        packed = np.stack([second[:, :, a, b] for a, b in pairs], axis=-1)
-        assert np.abs(packed - first.S2).max() <= 1e-6 * np.abs(first.S2).max()
 
 
 @pytest.mark.parametrize("name", ["ddm", "bdf3"])

@@ -1,29 +1,16 @@
-"""Events at a time: states jump, and directions with them, wherever the event moves to."""
+"""Events at a time: states jump, and directions with them; derivatives in general: test_pieces_conformance.py."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from initial_value_problems import HIGHEST_ORDER, by_method, central_difference, run_of
+from initial_value_problems import by_method, central_difference, run_of
 
 import odefit as of
 from odefit.compile import Occurrences
-from odefit.integrate import METHODS, Run, Status, Trajectory
+from odefit.integrate import METHODS, Status
 
 DOSE = "x' = -k*x\nx(0) = A\nat t=tau: x += D"
-# several kinds of events at once, not linear: moving and fixed ones, two at one time, one that uses the time
-MIXED = """
-x' = -k*x*z
-z' = sin(t) - 0.2*z + 0.1*x
-x(0) = 1
-z(0) = 1
-at t=tau: x += D*z, z *= 0.5
-at t=tau + w: x = x + k*t^2, z += x
-at t=5: x += 1
-at t=5: x *= 2, z += k
-"""
-MIXED_P = {"tau": 3.1, "w": 0.7, "D": 2.0, "k": 0.3}
-STIFF = "x' = -1e4*(x - cos(t)) + s\nz' = x - k*z\nx(0) = 0\nz(0) = 1\nat t=tau: x += D, z += x"
 
 
 def with_events(text: str, values: dict[str, float], y0, times, after=()) -> tuple:
@@ -33,11 +20,6 @@ def with_events(text: str, values: dict[str, float], y0, times, after=()) -> tup
     n = len(source.events)
     occurrences = Occurrences(np.arange(n), np.zeros(3 * n))
     return model, run._replace(occurrences=occurrences, after=np.array(after, dtype=np.int64))
-
-
-def moved(run: Run, values) -> Run:
-    n_p = run.p.size
-    return run._replace(p=np.array(values[:n_p]), y0=np.array(values[n_p:]))
 
 
 def names_of(model) -> list[str]:
@@ -65,64 +47,6 @@ def test_dose_against_the_closed_form(method):
     for j, name in enumerate(("k", "tau", "D")):
         mine = found.S[inside, 0, names_of(model).index(name)]
         np.testing.assert_allclose(mine, right[inside, j], atol=1e-4 if method.name == "bdf3" else 1e-7, err_msg=name)
-
-
-@by_method
-def test_derivatives_are_those_of_the_replayed_solution(method):
-    times = [0.0, 1.0, 3.31, 3.55, 4.02, 5.0, 7.0, 9.0]
-    model, run = with_events(MIXED, MIXED_P, [1.0, 1.1], times, [0, 0, 0, 0, 0, 1, 0, 0])
-    order = HIGHEST_ORDER[method.name]
-    first = method.solve(model, run, rtol=1e-6, atol=1e-8, order=order)
-    assert first.status is Status.OK
-    assert first.grid.passed[0] == 5  # two that move, two at one time with nothing between them, and the end
-    again = method.solve(model, run, rtol=1e-6, atol=1e-8, order=order, grid=first.grid)
-    np.testing.assert_array_equal(again.y, first.y)
-    np.testing.assert_array_equal(again.S, first.S)
-
-    def replayed(x, order=0) -> Trajectory:
-        found = method.solve(model, moved(run, x), rtol=1e-6, atol=1e-8, order=order, grid=first.grid)
-        assert found.status is Status.OK
-        return found
-
-    x = np.array([*run.p, 1.0, 1.1])
-    size = np.abs(first.S).max(axis=(0, 1))
-    by_difference = central_difference(lambda x: replayed(x).y, x, step=5e-5)
-    tolerance = 3e-5 if method.name == "bdf3" else 1e-8
-    assert (np.abs(by_difference - first.S).max(axis=(0, 1)) <= tolerance * size).all()
-    if order == 2:
-        second = central_difference(lambda x: replayed(x, 1).S, x, step=5e-5)
-        pairs = [(a, b) for a in range(x.size) for b in range(a, x.size)]
-        packed = np.stack([second[:, :, a, b] for a, b in pairs], axis=-1)
-        assert np.abs(packed - first.S2).max() <= 1e-6 * np.abs(first.S2).max()
-
-
-@by_method
-def test_derivatives_are_those_of_the_true_solution(method):
-    times = [1.0, 3.31, 3.55, 4.02, 7.0, 9.0]
-    model, run = with_events(MIXED, MIXED_P, [1.0, 1.1], times)
-    exact = METHODS["dop853"]
-    found = method.solve(model, run, rtol=1e-8, atol=1e-10, order=1)
-    right = central_difference(
-        lambda x: exact.solve(model, moved(run, x), rtol=1e-12, atol=1e-13).y, np.array([*run.p, 1.0, 1.1]), step=2e-3
-    )
-    size = np.abs(right).max(axis=(0, 1))
-    tolerance = {"bdf3": 3e-4, "rk32": 3e-5, "ddm": 3e-5}.get(method.name, 1e-6)
-    assert (np.abs(found.S - right).max(axis=(0, 1)) <= tolerance * size).all()
-
-
-@pytest.mark.parametrize("name", ["ddm", "bdf3"])
-def test_an_event_inside_a_stiff_phase(name):
-    values = {"k": 0.5, "s": 1.0, "tau": 1.3, "D": 2.0}
-    model, run = with_events(STIFF, values, [0.0, 1.0], [1.0, 1.30005, 1.4, 3.0])
-    method = METHODS[name]
-    found = method.solve(model, run, rtol=1e-8, atol=1e-10, order=1)
-    right = central_difference(
-        lambda x: METHODS["ddm"].solve(model, moved(run, x), rtol=1e-11, atol=1e-13).y,
-        np.array([*run.p, 0.0, 1.0]), step=1e-4,
-    )  # fmt: skip
-    assert found.status is Status.OK
-    late = [0, 2, 3]  # within the jump the derivative by its time is 1e4 times as large
-    np.testing.assert_allclose(found.S[late], right[late], atol=1e-4 if name == "bdf3" else 1e-5)
 
 
 @by_method
@@ -170,3 +94,55 @@ def test_what_an_event_sets_holds_until_the_next():
     found = METHODS["dopri5"].solve(model, run._replace(y0=np.array(initial)), rtol=1e-9, atol=1e-11)
     first = 2 - np.exp(-0.5)
     np.testing.assert_allclose(found.y[:, 0], [first, first, 70 + (first - 70) * np.exp(-0.1)], rtol=1e-7)
+
+
+def sawtooth(every: float, count: int) -> tuple:
+    """Return a slow decay with a dose every so often, the first one at the unknown time tau."""
+    doses = "".join(f"at t=tau + {every * k}: x += 0.05\n" for k in range(count))
+    text = "x' = -k*x + 0.01*z\nz' = 0.05*x - 0.02*z\nx(0) = 1\nz(0) = 0.5\n" + doses
+    return with_events(text, {"k": 0.03, "tau": 0.5 * every}, [1.0, 0.5], [every * count])
+
+
+@pytest.mark.parametrize(("name", "every"), [("dopri5", 1.0), ("dop853", 4.0), ("rk32", 0.1)])
+def test_a_dose_does_not_make_steps_short(name, every):
+    """Without doses a step is longer than the time between two: one for each piece is enough."""
+    model, run = sawtooth(every, 40)
+    found = METHODS[name].solve(model, run, rtol=1e-6, atol=1e-8)
+    assert found.status is Status.OK
+    assert found.counters.steps <= 41 + 2
+    assert found.counters.rejected <= 1
+
+
+@by_method
+def test_a_change_of_the_time_scale_is_noticed(method):
+    """Steps of a slow piece are no guide to the fast one behind."""
+    text = "x' = if(t < tau, -0.01*x, -500*(x - cos(t)))\nx(0) = 1"
+    times = np.array([50.0, 100.0, 100.002, 100.01, 100.1])
+    model, run = run_of(text, [100.0], [1.0], times)
+    found = method.solve(model, run, rtol=1e-8, atol=1e-10, order=1)
+    assert found.status is Status.OK
+    since, after = times[2:] - 100.0, times[2:]
+    forced = (500.0**2 * np.cos(after) + 500.0 * np.sin(after)) / (500.0**2 + 1)
+    began = (500.0**2 * np.cos(100.0) + 500.0 * np.sin(100.0)) / (500.0**2 + 1)
+    exact = np.concatenate([np.exp(-0.01 * times[:2]), forced + (np.exp(-1.0) - began) * np.exp(-500.0 * since)])
+    np.testing.assert_allclose(found.y[:, 0], exact, atol=2e-5 if method.name == "bdf3" else 2e-6)
+    assert found.counters.rejected <= 8
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_doses_in_any_order_and_at_one_time_are_superposed(seed):
+    """Times that are not sorted, some equal, some at jumps of a table: all of them act, once."""
+    random = np.random.default_rng(seed)
+    times = random.permutation(np.concatenate([random.uniform(0, 9, 6), random.choice([1.0, 2.5, 4.0], 5)]))
+    amounts = random.uniform(0.5, 2.0, times.size)
+    doses = [of.Dose(float(t), "x", float(a)) for t, a in zip(times, amounts, strict=True)]
+    zero = of.Table([0, 1, 2.5, 4.0], [0.0, 1.0, 2.0, 0.0], kind="hold")
+    at = np.array([0.5, 2.0, 3.0, 5.0, 8.0, 10.0])
+    problem = of.Problem(
+        of.Model.from_text("x' = -k*x + 0*U(t)\nx(0) = 0"), [of.Parameter("k", 0.4)],
+        of.Measurements.from_columns(at, {"x": np.zeros(at.size)}), (of.Experiment("main", events=doses),),
+        tables={"U": zero}, settings=of.Settings(rtol=1e-10),
+    )  # fmt: skip
+    since = at[:, None] - times
+    exact = (amounts * np.exp(-0.4 * np.maximum(since, 0.0)) * (since > 0.0)).sum(axis=1)
+    np.testing.assert_allclose(of.simulate(problem)["x"], exact, rtol=1e-7, atol=1e-9)

@@ -57,10 +57,10 @@ from odefit.integrate.arcs import (
     runge_kutta_arc,
 )
 from odefit.integrate.contract import Array, Counters, Status, StepGrid
-from odefit.integrate.directions import n_blocks, put_seeds, put_states
+from odefit.integrate.directions import n_blocks, put_seeds, put_seeds_of_piece, put_states
 from odefit.integrate.elimination import LinearAlgebra, dense_algebra
 from odefit.integrate.single_method import SingleMethod
-from odefit.integrate.stepping import JACOBIAN, RHS, first_nonfinite, initial_step
+from odefit.integrate.stepping import JACOBIAN, RHS, continued_step, first_nonfinite, initial_step
 from odefit.integrate.time_loop import NOT_FINITE, SOLVED, Method, time_loop
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
@@ -174,11 +174,12 @@ def _make_room(task, e, order):
 
 @kernel(inline=True)
 def _seed(task, e, room):
-    put_seeds(task.dp, task.n_columns, task.n_directions if room.seeds.size > 0 else 0, task.n_parameters, room.seeds)
+    q, n_p = task.n_directions if room.seeds.size > 0 else 0, task.n_parameters
+    put_seeds_of_piece(task.dp, task.n_columns, q, n_p, room.seeds)
 
 
 @kernel(inline=True)
-def _begin(task, e, room, t, t_end, replay):
+def _begin(task, e, room, t, t_end, h, replay):
     n = task.n
     room.memory[_H_LAST] = room.memory[_H_BEFORE] = 0.0
     for i in range(n):
@@ -191,7 +192,8 @@ def _begin(task, e, room, t, t_end, replay):
     if replay:
         return _OK, -1, 0.0
     task.counts[RHS] += 1
-    return _OK, -1, initial_step(task, t, t_end, room.y, room.k, 1.0 / 3.0, room.states)
+    guess = initial_step(task, t, t_end, room.y, room.k, 1.0 / 3.0, room.states)
+    return _OK, -1, continued_step(guess, h)
 
 
 @kernel(inline=True)

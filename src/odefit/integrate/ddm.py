@@ -78,7 +78,7 @@ _MOST_DRIFT = 0.3  # relative change of c_0 that a factorisation survives
 
 
 @kernel(inline=True)
-def _begin(task, e, room, t, t_end, replay):
+def _begin(task, e, room, t, t_end, h, replay):
     n, state, f, work_rows = task.n, room.state, room.f, room.work_rows
     last = room.slot[1]
     call_model(task.value, t, room.y, last * n, task.p, task.u, f, 0)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from odefit.integrate.contract import Array
-from odefit.integrate.directions import n_blocks, put_seeds, put_states
+from odefit.integrate.directions import n_blocks, put_seeds, put_seeds_of_piece, put_states
 from odefit.integrate.multistep import MAX_ORDER
 from odefit.native.kernel import kernel
 from odefit.native.linear_systems import renew_products, seed_products
@@ -159,8 +159,8 @@ def make_room(task, e, order):
 def seed(task, e, room):
     """See `Method.seed`."""
     q, n_p = task.n_directions if room.seeds.size > 0 else 0, task.n_parameters
-    put_seeds(task.dp, task.n_columns, q, n_p, room.seeds)
+    put_seeds_of_piece(task.dp, task.n_columns, q, n_p, room.seeds)
     renew_products(e, task.n, room.seeds, room.products)
     m = q * (q + 1) // 2 if room.seeds2.size > 0 else 0
-    put_seeds(task.d2p, m, m, n_p, room.seeds2)
+    put_seeds_of_piece(task.d2p, m, m, n_p, room.seeds2)
     renew_products(e, task.n, room.seeds2, room.products2)

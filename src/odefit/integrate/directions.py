@@ -25,6 +25,18 @@ def n_pairs(task):
 
 
 @kernel(inline=True)
+def place_of(c, i, n):
+    """Return where entry `i` of direction `c` stands in a row of blocks."""
+    return ((c // 4) * n + i) * 4 + c % 4
+
+
+@kernel(inline=True)
+def number_of_pair(a, b, q):
+    """Return the number of the pair a <= b of `q` directions."""
+    return a * q - a * (a - 1) // 2 + b - a
+
+
+@kernel(inline=True)
 def slopes_of(system, t, states, at, z, seeds, out, s):
     """Set ``out[s] = f_y z + f_p seeds``, a block of four directions after the other.
 
@@ -54,7 +66,7 @@ def add_second(system, t, states, at, z, row, seeds, vectors, out, s):
             _direction(z, row, seeds, b, n, w)
             call_second(system.second, t, states, at, system.p, system.u, v, w, d2, 0)
             for i in range(n):
-                out[s, ((pair // 4) * n + i) * 4 + pair % 4] += d2[i]
+                out[s, place_of(pair, i, n)] += d2[i]
             pair += 1
 
 
@@ -62,7 +74,7 @@ def add_second(system, t, states, at, z, row, seeds, vectors, out, s):
 def _direction(z, row, seeds, a, n, v):
     """Copy direction `a` (states above parameters) to the vector `v`."""
     for i in range(n):
-        v[i] = z[row, ((a // 4) * n + i) * 4 + a % 4]
+        v[i] = z[row, place_of(a, i, n)]
     for i in range(v.size - n):
         v[n + i] = seeds[a // 4, i, a % 4]
 
@@ -72,12 +84,23 @@ def put_states(matrix, n_columns, q, n, out):
     """Write the first `q` columns of a matrix (n, n_columns), row by row, to row 0 of `out`, padded with zeros."""
     for c in range(4 * n_blocks(q)):
         for i in range(n):
-            out[0, ((c // 4) * n + i) * 4 + c % 4] = matrix[i * n_columns + c] if c < q else 0.0
+            out[0, place_of(c, i, n)] = matrix[i * n_columns + c] if c < q else 0.0
 
 
 @kernel(inline=True)
 def put_seeds(matrix, n_columns, q, n_p, out):
     """Do the same for the seeds of parameters, `out` of shape (blocks, n_p, 4)."""
+    _put_seeds_from(0, matrix, n_columns, q, n_p, out)
+
+
+@kernel(inline=True)
+def put_seeds_of_piece(matrix, n_columns, q, n_p, out):
+    """Do the same for the last two parameters alone: start and length of a piece with moving ends."""
+    _put_seeds_from(n_p - 2, matrix, n_columns, q, n_p, out)
+
+
+@kernel(inline=True)
+def _put_seeds_from(first, matrix, n_columns, q, n_p, out):
     for c in range(4 * n_blocks(q)):
-        for i in range(n_p):
+        for i in range(first, n_p):
             out[c // 4, i, c % 4] = matrix[i * n_columns + c] if c < q else 0.0

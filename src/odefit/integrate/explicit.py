@@ -24,10 +24,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from odefit.integrate.contract import Array, Status
-from odefit.integrate.directions import add_second, n_blocks, n_pairs, put_seeds, put_states, slopes_of
-from odefit.integrate.pieces import time_in_task
+from odefit.integrate.directions import (
+    add_second,
+    n_blocks,
+    n_pairs,
+    put_seeds,
+    put_seeds_of_piece,
+    put_states,
+    slopes_of,
+)
+from odefit.integrate.present_piece import time_in_task
 from odefit.integrate.single_method import SingleMethod
-from odefit.integrate.stepping import JACOBIAN, RHS, SECOND, first_nonfinite, initial_step, nonfinite_in
+from odefit.integrate.stepping import JACOBIAN, RHS, SECOND, continued_step, first_nonfinite, initial_step, nonfinite_in
 from odefit.integrate.time_loop import NOT_FINITE, SOLVED, Method, time_loop
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
@@ -217,9 +225,9 @@ def _room_maker(n_all: int) -> Any:
 @kernel(inline=True)
 def _seed(task, elimination, room):
     q, n_p = task.n_directions if room.seeds.size > 0 else 0, task.n_parameters
-    put_seeds(task.dp, task.n_columns, q, n_p, room.seeds)
+    put_seeds_of_piece(task.dp, task.n_columns, q, n_p, room.seeds)
     m = q * (q + 1) // 2 if room.seeds2.size > 0 else 0
-    put_seeds(task.d2p, m, m, n_p, room.seeds2)
+    put_seeds_of_piece(task.d2p, m, m, n_p, room.seeds2)
 
 
 @kernel(inline=True, allocating=True)
@@ -232,7 +240,7 @@ def _beginner(scheme: Scheme) -> Any:
     log_smallest_ratio, exponent = math.log(scheme.smallest_ratio), 1.0 / scheme.error_order
 
     @kernel(inline=True)
-    def begin(task, elimination, room, t, t_end, replay):
+    def begin(task, elimination, room, t, t_end, h, replay):
         n, counts = task.n, task.counts
         room.memory[_LOG_OLD_RATIO] = log_smallest_ratio
         room.memory[_AFTER_REJECT] = room.memory[_INSIDE] = 0.0
@@ -251,7 +259,8 @@ def _beginner(scheme: Scheme) -> Any:
         if replay:
             return _OK, -1, 0.0
         counts[RHS] += 1
-        return _OK, -1, initial_step(task, t, t_end, room.y, room.k, exponent, room.states)
+        guess = initial_step(task, t, t_end, room.y, room.k, exponent, room.states)
+        return _OK, -1, continued_step(guess, h)
 
     return begin
 

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from odefit.compile.gathering import Gatherings
+from odefit.integrate.directions import place_of
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel, named
 from odefit.native.records import Floats, Integers, Unsigned
@@ -107,12 +108,6 @@ def gathering_memory(task, g, room):
     return memory
 
 
-@kernel(inline=True)
-def _place(c, i, n):
-    """Return where entry `i` of direction `c` stands in a row of blocks."""
-    return ((c // 4) * n + i) * 4 + c % 4
-
-
 @kernel
 def relate(task, g, room, memory, index):
     """Make aggregates of the state at output `index`: subtract what was remembered, put in extremes."""
@@ -124,25 +119,25 @@ def relate(task, g, room, memory, index):
             i, at = g.integrals[k], (slot * g.integrals.size + k) * width
             memory[at] = room.y_out[0, i]
             for c in range(z.q):
-                memory[at + 1 + c] = room.s_out[0, _place(c, i, n)]
+                memory[at + 1 + c] = room.s_out[0, place_of(c, i, n)]
             for c in range(z.pairs):
-                memory[at + 1 + z.q + c] = room.s2_out[0, _place(c, i, n)]
+                memory[at + 1 + z.q + c] = room.s2_out[0, place_of(c, i, n)]
     slot = g.since[index] if g.since.size > 0 else -1
     for k in range(g.integrals.size if slot >= 0 else 0):
         i, at = g.integrals[k], (slot * g.integrals.size + k) * width
         room.y_out[0, i] -= memory[at]
         for c in range(z.q):
-            room.s_out[0, _place(c, i, n)] -= memory[at + 1 + c]
+            room.s_out[0, place_of(c, i, n)] -= memory[at + 1 + c]
         for c in range(z.pairs):
-            room.s2_out[0, _place(c, i, n)] -= memory[at + 1 + z.q + c]
+            room.s2_out[0, place_of(c, i, n)] -= memory[at + 1 + z.q + c]
     for k in range(g.extremes.size):
         i, row = g.extremes[k], slot + 1 if g.in_interval[k] != 0 else 0
         at = z.extremes + (row * g.extremes.size + k) * (1 + z.q)
         room.y_out[0, i] = memory[at]
         for c in range(z.q):
-            room.s_out[0, _place(c, i, n)] = memory[at + 1 + c]
+            room.s_out[0, place_of(c, i, n)] = memory[at + 1 + c]
         for c in range(z.pairs):
-            room.s2_out[0, _place(c, i, n)] = np.nan  # they are not computed
+            room.s2_out[0, place_of(c, i, n)] = np.nan  # they are not computed
     return 0
 
 
@@ -184,7 +179,7 @@ def _keep(task, g, room, memory, k, time, moving_with):
                         length = start + task.n_columns
                         total += factor * (task.dp[start + c] + moving_with * task.dp[length + c])
                 elif j <= n:
-                    total += factor * room.s_out[0, _place(c, j - 1, n)]
+                    total += factor * room.s_out[0, place_of(c, j - 1, n)]
                 else:
                     total += factor * task.dp[(j - 1 - n) * task.n_columns + c]
             memory[at + 1 + c] = total

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from odefit.integrate.directions import number_of_pair, place_of
 from odefit.native.kernel import kernel, named
 
 
@@ -32,18 +33,6 @@ def fraction_of_time(task, time, piece):
     if time == end:
         return 1.0
     return min(1.0, (time - task.p[task.n_parameters - 2]) / task.p[task.n_parameters - 1])
-
-
-@kernel(inline=True)
-def _index(c, i, n):
-    """Return where entry `i` of direction `c` stands in a row of blocks."""
-    return ((c // 4) * n + i) * 4 + c % 4
-
-
-@kernel(inline=True)
-def _pair(a, b, q):
-    """Return the number of the pair a <= b."""
-    return a * q - a * (a - 1) // 2 + b - a
 
 
 @kernel(inline=True)
@@ -74,7 +63,7 @@ def output_scratch(task, room):
 def _second_motion(task, s, ds, a, b):
     """Return the second derivative of the fraction by the directions `a` <= `b`; the first ones stand in `ds`."""
     start, length, q = task.n_parameters - 2, task.n_parameters - 1, task.n_directions
-    n_columns, n_pairs, pair = task.n_columns, q * (q + 1) // 2, _pair(a, b, q)
+    n_columns, n_pairs, pair = task.n_columns, q * (q + 1) // 2, number_of_pair(a, b, q)
     total = task.d2p[start * n_pairs + pair] + s * task.d2p[length * n_pairs + pair]
     total += task.dp[length * n_columns + a] * ds[b] + task.dp[length * n_columns + b] * ds[a]
     return -total / task.p[length]
@@ -108,13 +97,14 @@ def directions_at_fixed_time(name: str, interpolate: Any) -> Any:
         interpolate(task, room, t, h, t_new, s, 0)
         for a in range(q):
             for i in range(n):
-                room.s_out[0, _index(a, i, n)] += scratch[rate + i] * scratch[a]
+                room.s_out[0, place_of(a, i, n)] += scratch[rate + i] * scratch[a]
         for a in range(q if second else 0):
             for b in range(a, q):
                 d2s = _second_motion(task, s, scratch, a, b)
                 for i in range(n):
-                    room.s2_out[0, _index(_pair(a, b, q), i, n)] += (
-                        scratch[rates + _index(a, i, n)] * scratch[b] + scratch[rates + _index(b, i, n)] * scratch[a]
+                    room.s2_out[0, place_of(number_of_pair(a, b, q), i, n)] += (
+                        scratch[rates + place_of(a, i, n)] * scratch[b]
+                        + scratch[rates + place_of(b, i, n)] * scratch[a]
                         + scratch[bend + i] * scratch[a] * scratch[b] + scratch[rate + i] * d2s
                     )  # fmt: skip
 

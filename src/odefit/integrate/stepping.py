@@ -90,6 +90,16 @@ def initial_step(system, t, t_end, y, k, exponent, states):
     return h if h > 0.0 and math.isfinite(h) else 1e-6 * span
 
 
+@kernel(inline=True)
+def continued_step(guess, before):
+    """Return a first step size from a guess, and what step control wanted in the piece before (0: there is none).
+
+    A dose changes the state but hardly the time scale, and a guess is cautious.  Where a condition changes the
+    equations themselves, the guess knows it and the piece before does not: no more than ten times the guess is tried.
+    """
+    return max(guess, min(before, 10.0 * guess))
+
+
 @kernel(inline=True, allocating=True)
 def longer(array):
     """Return an array that is twice as long and begins with the entries of `array`."""

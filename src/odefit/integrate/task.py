@@ -14,6 +14,7 @@ import numpy as np
 from numba import types
 
 from odefit.compile import Occurrences, Switches
+from odefit.integrate.directions import place_of
 from odefit.integrate.gathering import Gathering
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_call
@@ -240,4 +241,4 @@ def _keep_directions(s, n, out, index, n_times):
     q = out.size // (n_times * n) if n > 0 else 0
     for j in range(n):
         for c in range(q):
-            out[(index * n + j) * q + c] = s[0, ((c // 4) * n + j) * 4 + c % 4]
+            out[(index * n + j) * q + c] = s[0, place_of(c, j, n)]

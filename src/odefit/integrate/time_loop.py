@@ -19,11 +19,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from odefit.integrate.contract import Counters, Status
-from odefit.integrate.events import FIRST_OWNER, apply_event
+from odefit.integrate.events import FIRST_OWNER, apply_event, event_scratch
 from odefit.integrate.gathering import gathering_memory
 from odefit.integrate.moving_output import next_output, output_scratch
 from odefit.integrate.output import output_within_steps, rest_of_output, write_initial
-from odefit.integrate.pieces import enter_piece, time_in_task
+from odefit.integrate.present_piece import enter_piece, time_in_task
 from odefit.integrate.sizes import (
     MOST_REPEATS,
     PILOT_RTOL,
@@ -68,8 +68,9 @@ class Method(NamedTuple):
         Return the room, initial state and directions in it.
     seed(task, elimination, room)
         Read the seeds of p again: those of start and length of a piece with moving ends have changed.
-    begin(task, elimination, room, t, t_end, replay)
-        Begin a piece at `t`: return status, the state to blame, and the first step size to try (unused on replay).
+    begin(task, elimination, room, t, t_end, h, replay)
+        Begin a piece at `t`: return status, the state to blame, and the first step size to try (unused on replay).  The
+        piece before, if there is one, would have gone on with steps of size `h`, else this is 0.
     attempt(task, elimination, room, t, h, t_new, t_out, step)
         Try steps of size `h` from `t` to `t_new`; the next output is at `t_out`.  On replay `step` is the number of the
         step in the grid, else -1.  Return how it ended, the largest error over tolerance, and the state it belongs to.
@@ -120,15 +121,12 @@ def _step_length(t, h, t_end, stride, attempts, task, was_nonfinite):
     return (_TOO_MANY if attempts + stride > task.max_steps else _OK), h, last
 
 
-@kernel(inline=True, allocating=True)
+@kernel(inline=True)
 def _note_steps(taken, orders, n_taken, h, mark, stride):
-    """Note steps that are taken; return the arrays, longer ones if they had to grow, and how many steps they hold."""
-    if n_taken + stride > taken.size:
-        taken, orders = longer(taken), longer(orders)
-    for _ in range(stride):
-        taken[n_taken], orders[n_taken] = h, mark
-        n_taken += 1
-    return taken, orders, n_taken
+    """Note steps that are taken, for which there is room; return how many are noted."""
+    for k in range(n_taken, n_taken + stride):
+        taken[k], orders[k] = h, mark
+    return n_taken + stride
 
 
 @kernel(inline=True)
@@ -140,6 +138,24 @@ def _next_step(task, t, h, t_end, kink, stride, attempts, was_nonfinite):
     t_stop = kinks[kink] if kink < kinks.size and kinks[kink] < t_end else t_end
     status, h, last = _step_length(t, h, t_stop, stride, attempts, task, was_nonfinite)
     return status, h, last and t_stop == t_end, kink
+
+
+@kernel(inline=True)
+def _wanted_next(wanted, unit, h, factor, asked):
+    """Return what step control wants behind a step of size `h`, in the time of the task.
+
+    A step that an end cut short was shorter than `asked` for: it does not tell that the next one must be short, too.
+    Nor does a piece of length zero.
+    """
+    if unit == 0.0:
+        return wanted
+    return unit * (h * factor if h >= asked else max(h * factor, asked))
+
+
+@kernel(inline=True)
+def _in_unit(wanted, unit):
+    """Return a step size in the unit of a piece; 0, which means none, if that has no length."""
+    return wanted / unit if unit > 0.0 else 0.0
 
 
 @kernel(inline=True)
@@ -164,15 +180,15 @@ def _or_refused(task, status):
 
 
 def _entrance(seed: Any) -> Any:
-    """Return the kernel that enters a piece at `t`, and tells where it begins and ends in the method's time."""
+    """Return the kernel that enters a piece at `t`: where it begins and ends in the method's time, and its unit."""
 
     @kernel(inline=True)
     def enter(task, elimination, switching, room, piece, order, t):
         enter_piece(task, switching, piece, order)
         if task.moving != 0:
             seed(task, elimination, room)
-            return 0.0, 1.0
-        return t, task.ends[piece]
+            return 0.0, 1.0, task.p[task.n_parameters - 1]
+        return t, task.ends[piece], 1.0
 
     return enter
 
@@ -181,14 +197,11 @@ def _jumper(current: Any) -> Any:
     """Return the kernel that lets happen what ends a piece."""
 
     @kernel(inline=True, allocating=True)
-    def jump(task, switching, room, piece, order, cause):
-        if switching.event_kind.size == 0:
-            return _OK, cause
-        owner = switching.passed[1 + piece]
-        if owner > FIRST_OWNER:
+    def jump(table, i, switching, room, piece, order, scratch, cause):
+        if switching.event_kind.size == 0 or switching.passed[1 + piece] > FIRST_OWNER:
             return _OK, cause
         y, s, s2, row = current(room)
-        status, blamed = apply_event(task, switching, piece, FIRST_OWNER - owner, order, y, s, s2, row)
+        status, blamed = apply_event(table, i, piece, order, y, s, s2, row, scratch)
         return status, (cause if status == _OK else blamed)
 
     return jump
@@ -281,29 +294,28 @@ def _loop(name: str, method: Method) -> Any:
         counts, ends = task.counts, task.ends
         _clear(task, replay)
         room = make_room(task, elimination, order)
-        gathering = gathering_at(table, i)
+        gathering, of_events = gathering_at(table, i), event_scratch(task, switching, order)
         work = (output_scratch(task, room), gathering_memory(task, gathering, room))
         differentiates = order >= 1 and task.n_directions > 0
-        status, cause, ratio_most = _OK, -1, 0.0
-        t, h, rejected, attempts, step = task.start, 0.0, 0, 0, 0
+        status, cause, ratio_most, wanted = _OK, -1, 0.0, 0.0
+        t, h, asked, rejected, attempts, step = task.start, 0.0, 0.0, 0, 0, 0
         pilot = sizes.size > 0
         next_time, kink = task.times.size if pilot else 0, 0
         next_time = write_initial(table, i, task, room, t, next_time, work[1])
         for piece in range(ends.size if task.n > 0 else 0):
-            t, t_end = enter(task, elimination, switching, room, piece, order, t)
+            t, t_end, unit = enter(task, elimination, switching, room, piece, order, t)
             begun, was_nonfinite = n_taken, False
             behind = step + counts[_COUNTERS + piece] if replay else 0
             if t < t_end:  # several events at one time have nothing between them
-                status, cause, h = begin(task, elimination, room, t, t_end, replay)
-            if status == _NONFINITE_START and piece > 0:
-                status = _NONFINITE
+                status, cause, h = begin(task, elimination, room, t, t_end, _in_unit(wanted, unit), replay)
+            status = _NONFINITE if status == _NONFINITE_START and piece > 0 else status
             while status == _OK and (step < behind if replay else t < t_end and not is_complete(sizes)):
                 if replay:
                     h, last = task.steps[step], step + stride == behind
                 else:
+                    asked = h
                     status, h, last, kink = _next_step(task, t, h, t_end, kink, stride, attempts, was_nonfinite)
-                if task.stop[0] != 0:
-                    status = _STOPPED
+                status = status if task.stop[0] == 0 else _STOPPED
                 if status != _OK:
                     break
                 attempts += stride
@@ -337,22 +349,23 @@ def _loop(name: str, method: Method) -> Any:
                 status, factor, mark = advance(task, room, t, h, t_new, ratio, replay)
                 step += stride
                 if not (replay or pilot):
-                    taken, orders, n_taken = _note_steps(taken, orders, n_taken, h, mark, stride)
+                    if n_taken + stride > taken.size:  # here, where it is rare: to hand on arrays that may be new costs
+                        taken, orders = longer(taken), longer(orders)
+                    n_taken = _note_steps(taken, orders, n_taken, h, mark, stride)
                 t, was_nonfinite = t_new, False
+                wanted = _wanted_next(wanted, unit, h, factor, asked)
                 h *= factor
             if not replay:
                 counts[_COUNTERS + piece] = n_taken - begun
             if status == _OK:
-                status, cause = jump(task, switching, room, piece, order, cause)
+                status, cause = jump(table, i, switching, room, piece, order, of_events, cause)
             if status != _OK:
                 break
 
         if status == _OK and not pilot:
             next_time = write_rest(table, i, task, room, next_time, work[1])
         t, status = time_in_task(task, t), _or_refused(task, status)
-        keep_alive(room.pool)
-        keep_alive(work[0])
-        keep_alive(work[1])
+        keep_alive((room.pool, work, of_events))
         counts[0], counts[1] = attempts - rejected, rejected
         return status, t, cause, ratio_most, next_time, n_taken, taken, orders
 

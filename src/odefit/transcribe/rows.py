@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from odefit.criteria.least_squares import weighted_residual
+from odefit.integrate.directions import place_of
 from odefit.integrate.task import task_at
 from odefit.native.calls import call_model, call_observe
 from odefit.native.kernel import kernel
@@ -85,7 +86,7 @@ def _add_up(task, m, g, nonzeros, s, totals):
         j, factor = np.int64(m.col[e]), nonzeros[e]
         if j < n:
             for c in range(task.n_directions):
-                totals[c] += factor * s[0, ((c // 4) * n + j) * 4 + c % 4]
+                totals[c] += factor * s[0, place_of(c, j, n)]
         elif j < n + task.n_parameters:
             at = (j - n) * n_columns
             for c in range(n_columns):
