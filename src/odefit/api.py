@@ -122,8 +122,9 @@ def simulate(
     for number, experiment in enumerate(problem.experiments):
         experiment_times = data_times(problem, experiment, times)
         seeds, trajectory = solve_experiment(
-            problem, compiled, compiled.theta_start, number, experiment_times, in_intervals=True
-        )
+            problem, compiled, compiled.theta_start, number, experiment_times,
+            begin=np.concatenate([[experiment.start], experiment_times[:-1]]),
+        )  # fmt: skip
         if trajectory.status is not Status.OK:
             message = f"experiment '{experiment.name}': {trajectory.sentence(compiled.model(number))}"
             warnings.warn(message, SimulationWarning, stacklevel=2)

@@ -87,11 +87,14 @@ def test_twelve_subjects_with_a_lag(seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_the_unknown_day_of_a_lockdown(seed):
+def test_weekly_counts_and_the_unknown_day_of_a_lockdown(seed):
     random = np.random.default_rng(seed)
     beta, later, day = random.uniform(0.5, 0.7), random.uniform(0.1, 0.2), random.uniform(22.0, 33.0)
-    text = "S' = -beta*S*I\nI' = beta*S*I - 0.2*I\nS(0) = 1 - 1e-4\nI(0) = 1e-4\ncases = 1000*I\nat t=day: beta = beta2"
-    t = np.arange(7.0, 85.0, 3.5)
+    text = (
+        "S' = -beta*S*I\nI' = beta*S*I - 0.2*I\nS(0) = 1 - 1e-4\nI(0) = 1e-4\n"
+        "cases = 1000*integral(beta*S*I, over=t)\nat t=day: beta = beta2"
+    )
+    t = np.arange(7.0, 85.0, 7.0)
     values = {"beta": beta, "beta2": later, "day": day}
 
     def problem(start, cases, sigma):
@@ -100,8 +103,9 @@ def test_the_unknown_day_of_a_lockdown(seed):
         return of.Problem(of.Model.from_text(text), [of.Parameter(name, x) for name, x in start.items()], data)
 
     cases = np.abs(problem(values, np.zeros(t.size), np.ones(t.size)).evaluate().residuals)
-    noisy = cases * (1 + 0.02 * random.standard_normal(t.size))
-    result = of.fit(problem({"beta": 0.55, "beta2": 0.3, "day": 27.0}, noisy, 0.02 * cases))
+    sigma = 0.3 + 0.02 * cases
+    noisy = cases + sigma * random.standard_normal(t.size)
+    result = of.fit(problem({"beta": 0.55, "beta2": 0.3, "day": 27.0}, noisy, sigma))
     assert result.converged
     for name, true in values.items():
         assert abs(result.estimates[name] - true) <= 4.5 * result.parameters[name].standard_error, name

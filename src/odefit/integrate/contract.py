@@ -134,8 +134,8 @@ class Run(NamedTuple):
         Per output time whether the state behind an event at that time is wanted, and not that before it.  Empty: never.
     occurrences
         What happens in the run; see `odefit.compile.events`.
-    in_intervals
-        Whether each output time ends an interval, since the one before, for the aggregates of the model.
+    since, remember, n_slots
+        Intervals of aggregates, see `odefit.integrate.gathering.Gathering`; empty where nothing is wanted of them.
     """
 
     t0: float
@@ -152,7 +152,9 @@ class Run(NamedTuple):
     slots: int = 0
     after: npt.NDArray[np.int64] = np.empty(0, np.int64)
     occurrences: Occurrences = NO_OCCURRENCES
-    in_intervals: bool = False
+    since: npt.NDArray[np.int64] = np.empty(0, np.int64)
+    remember: npt.NDArray[np.int64] = np.empty(0, np.int64)
+    n_slots: int = 0
 
     @classmethod
     def of(cls, seeds: Seeds, t0: float, times: Array, ends: Array | None = None) -> Run:

@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, Seeds
 from odefit.integrate import Run, Status, Trajectory, integrator, piece_ends
+from odefit.integrate.interval_outputs import outputs_of
 from odefit.integrate.sizes import aims_of
 from odefit.native.stop import StopFlag, raise_on_interrupt
 from odefit.problem import Problem, Settings
@@ -33,14 +34,20 @@ def solve_experiment(
     times: Array,
     order: int = 0,
     *,
-    in_intervals: bool = False,
+    begin: Array | None = None,
     after: bool = False,
 ) -> tuple[Seeds, Trajectory]:
     """Solve experiment number `e` at `theta`.
 
-    Aggregates may be those of the intervals between the times, and states those `after` the events at a time.
-
     Ctrl-C raises `KeyboardInterrupt` while native code runs: half a solution is worth nothing.
+
+    Parameters
+    ----------
+    begin
+        Where the interval that ends at each of the times begins, for aggregates of the model; equal times are sorted
+        by it.
+    after
+        States are those after the events at a time.
 
     Returns
     -------
@@ -50,8 +57,14 @@ def solve_experiment(
     settings, stop = problem.settings, StopFlag()
     seeds = compiled.parameters(theta, e, order)
     t0, tables, u = problem.experiments[e].start, compiled.structure.tables[e], compiled.new_inputs(e)
+    outputs = None
+    if begin is not None and compiled.model(e).gathering.has_intervals:
+        outputs = outputs_of(times, np.zeros(times.size, bool), begin, t0)
+        times = outputs.times
     run = Run.of(seeds, t0, times, piece_ends(t0, times, tables.jumps)).with_tables(tables, u)
-    run = run._replace(occurrences=compiled.structure.occurrences[e], in_intervals=in_intervals)
+    run = run._replace(occurrences=compiled.structure.occurrences[e])
+    if outputs is not None:
+        run = run._replace(since=outputs.since, remember=outputs.remember, n_slots=outputs.n_slots)
     if after:
         ends = run.ends if times[-1] > t0 else np.array([t0])
         run = run._replace(after=np.ones(times.size, np.int64), ends=ends)
@@ -60,6 +73,9 @@ def solve_experiment(
             compiled.model(e), run, rtol=settings.rtol, atol=experiment_aims(compiled, settings, e),
             max_step=settings.max_step, max_steps=settings.max_steps, order=order, stop=stop,
         )  # fmt: skip
+    if outputs is not None:
+        kept = {name: getattr(trajectory, name)[outputs.at] for name in ("y", "S", "S2")}
+        trajectory = trajectory._replace(**kept)
     if trajectory.status is Status.OUTSIDE_TABLE:
         trajectory = trajectory._replace(refusal=tables.refusal(u))
     return seeds, trajectory

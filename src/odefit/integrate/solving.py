@@ -28,7 +28,6 @@ _ELIMINATION = slice(KEEPING.place(Elimination, "row_ptr"), KEEPING.place(Switch
 _SWITCHING = slice(KEEPING.place(Switching, "value"), KEEPING.place(Gathering, "integrals"))
 _GATHERING = slice(KEEPING.place(Gathering, "integrals"), KEEPING.place(Kept, "y"))
 _NO_SWITCHING = packed(Switching())
-_NO_GATHERING = Gathering()
 _NO_ELIMINATION = packed(Elimination())
 _COUNTERS = len(Counters._fields)
 _PASSED = Run._fields.index("occurrences")
@@ -131,7 +130,7 @@ def solve_run(
         np.empty((m, n, run.d2y0.shape[1] if order == 2 else 0)),
     )
     aims = aims_of(atol, model.states, gained=model.gathering.integrals)
-    gathering = _gathering(model, run)
+    gathering = gathering_record(model.gathering, run.since, run.remember, run.n_slots)
     selection = Selection(choice, model, rtol, max_steps)
     if grid is None:
         selection.choose()
@@ -186,15 +185,6 @@ def solve_run(
     elif grid.algebra is not selection.algebra:
         grid = grid._replace(algebra=selection.algebra)
     return Trajectory(_STATUS[status], t_end, cause, *kept, grid, ratio, method.derivatives, counts)
-
-
-def _gathering(model: CompiledModel, run: Run) -> Gathering:
-    """Return the record of what is gathered."""
-    found, m = model.gathering, run.times.size
-    if not (run.in_intervals and found.has_intervals):
-        return _NO_GATHERING if found.watch is None else gathering_record(found)
-    slots = np.arange(m, dtype=np.int64)
-    return gathering_record(found, slots - 1, slots, m)
 
 
 def _with_piece(run: Run) -> Run:

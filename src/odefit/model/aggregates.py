@@ -113,6 +113,9 @@ def is_interval(text: str, call: Call, time: str) -> bool:
     return "from" not in options and "to" not in options
 
 
+_Lower = Callable[[Node], SX]
+
+
 @dataclass(frozen=True, eq=False)
 class Aggregates:
     """Gathers the aggregates of a text.
@@ -132,8 +135,8 @@ class Aggregates:
     readings: dict[str, Reading] = field(default_factory=dict)
     ends: dict[str, SX | None] = field(default_factory=dict)
 
-    def reading(self, text: str, call: Call, time: SX, lower: Callable[[Node], SX]) -> SX:
-        """Return the value of a name at a time."""
+    def reading(self, text: str, call: Call, time: SX, lower: _Lower, lower_time: _Lower) -> SX:
+        """Return the value of a name at a time; see `value`."""
         name, [point] = call.token.value, call.operands
         assert isinstance(point, Named)
         if self.intervals:
@@ -141,16 +144,16 @@ class Aggregates:
             raise error_at(text, call.token, f"values at a time stand in [derived]; {advice}")
         key = f"{name}({time.name()}={_text(point.operands[0])})"
         if key not in self.readings:
-            when = lower(point.operands[0])
+            when = lower_time(point.operands[0])
             self.readings[key] = Reading(SX.sym(key), lower(Name(call.token)), when)
             self.ends[key] = when
         return self.readings[key].symbol
 
-    def value(self, text: str, call: Call, time: SX, lower: Callable[[Node], SX]) -> SX:
-        """Return the value of an aggregate; `lower` builds the expressions of its arguments."""
+    def value(self, text: str, call: Call, time: SX, lower: _Lower, lower_time: _Lower) -> SX:
+        """Return the value of an aggregate; `lower` builds what it is taken of, `lower_time` begin and end."""
         options = options_of(text, call, time.name())
         kind, expression = call.token.value, lower(call.operands[0])
-        begin, end = (lower(options[key]) if key in options else None for key in ("from", "to"))
+        begin, end = (lower_time(options[key]) if key in options else None for key in ("from", "to"))
         interval = self.intervals and begin is None and end is None
         words = _words(call, options)
         counts = SX(1.0)
@@ -174,6 +177,7 @@ class Aggregates:
         return where(passed, mean, expression)  # the time that has passed is the condition itself
 
     def _state(self, name: str, one: Gathered, end: SX | None) -> SX:
+        name = name if self.intervals else f"{name} of the experiment"
         if name not in self.gathered:
             self.gathered[name] = one._replace(symbol=SX.sym(name))
             self.ends[name] = end

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from casadi import SX
 
@@ -34,8 +34,9 @@ class Namespace:
         Every name with its scalar symbol, also ``A(0)`` of the states.
     tables
         Names of the tables with the symbols that stand for them.
-    aggregates
-        Takes up integrals, means and extremes over time; None where there can be none.
+    aggregates, along
+        Takes up integrals, means and extremes over time, None where there can be none; symbols of names that mean
+        something else in them, where they follow events.
     """
 
     time: str
@@ -43,6 +44,7 @@ class Namespace:
     symbols: Mapping[str, SX]
     tables: Mapping[str, SX] = field(default_factory=dict)
     aggregates: Aggregates | None = None
+    along: Mapping[str, SX] = field(default_factory=dict)
 
 
 def expression_from_text(text: str, namespace: Namespace) -> SX:
@@ -93,7 +95,8 @@ def _aggregate(text: str, node: Node, namespace: Namespace) -> SX:
         raise error_at(text, node.token, f"{name}(..., over={namespace.time}) cannot stand here; {advice}")
     time = namespace.symbols[namespace.time]
     take = namespace.aggregates.reading if point else namespace.aggregates.value
-    return take(text, node, time, lambda inner: lower(text, inner, namespace))
+    inside = replace(namespace, symbols={**namespace.symbols, **namespace.along})
+    return take(text, node, time, lambda one: lower(text, one, inside), lambda one: lower(text, one, namespace))
 
 
 def _apply(text: str, node: Operation | Call | Named, arguments: list[SX], tables: Mapping[str, SX]) -> SX:

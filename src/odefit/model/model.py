@@ -126,7 +126,9 @@ class Model(Equations):
         Aggregates over time and values at a time are taken up by `aggregates`, and refused without.
         """
         symbols = {name: self.symbols[name] for name in (*self.names, *self.initial_values)}
-        names = Namespace(self.time, self.shown, {**symbols, **further}, {**tables, **self.tables}, aggregates)
+        names = Namespace(
+            self.time, self.shown, {**symbols, **further}, {**tables, **self.tables}, aggregates, self._held_parameters
+        )
         return expression_from_text(text, names)
 
     @cached_property
@@ -154,6 +156,12 @@ class Model(Equations):
     def changed_by_events(self) -> tuple[str, ...]:
         """The parameters and definitions that events set."""
         return tuple(name for name in (*self.parameters, *self.definitions) if held_name(name) in self.held)
+
+    @cached_property
+    def _held_parameters(self) -> Mapping[str, SX]:
+        """Parameters that events change, to the symbols of the states that hold them."""
+        names = (name for name in self.parameters if held_name(name) in self.held)
+        return {name: self.symbols[held_name(name)] for name in names}
 
     def with_rates(self, targets: tuple[str, ...]) -> Model:
         """Return the model with a held state, 0 at the start, for the rate at which something is given to each target.

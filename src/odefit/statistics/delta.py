@@ -94,6 +94,7 @@ def prediction_band(
     arguments: RowArguments | None = None,
     *,
     names: tuple[str, ...] = (),
+    begin: Array | None = None,
     after: bool = False,
 ) -> Band:
     """Return all states and definitions of experiment number `e`, with standard errors of the curves.
@@ -103,12 +104,14 @@ def prediction_band(
     arguments
         Those of one measurement: curves of what depends on the measurement are then those of measurements like it;
         without, they are left out.
-    names, after
-        Only these, and those `after` the events at a time.
+    names
+        Only these.
+    begin, after
+        See `solve_experiment`.
     """
     order = 1 if statistics is not None else 0
-    seeds, trajectory = solve_experiment(problem, compiled, theta, e, times, order, after=after)
-    curves = curves_of(problem, compiled, e, by_row=arguments is not None, names=names)
+    seeds, trajectory = solve_experiment(problem, compiled, theta, e, times, order, begin=begin, after=after)
+    curves = curves_of(problem, compiled, e, by_row=arguments is not None, in_intervals=begin is not None, names=names)
     source, number = (_NO_SOURCES, _NO_NUMBERS) if arguments is None else arguments
     slots, slopes = compiled.slot_values(theta)
     everything = np.concatenate((slots, seeds.p, [np.nan]))  # the last one answers for numbers

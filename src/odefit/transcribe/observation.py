@@ -13,11 +13,11 @@ import numpy.typing as npt
 from odefit.compile.structure import compiled_structure
 from odefit.criteria.least_squares import heavy_measurements, root_weights
 from odefit.integrate import piece_ends
+from odefit.integrate.interval_outputs import outputs_of
 from odefit.native.norm import norm
 from odefit.problem import Problem
 from odefit.problem.intervals import interval_beginnings
 from odefit.transcribe.arguments import arguments_of_rows, with_empty_cells_filled
-from odefit.transcribe.outputs import outputs_of
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]

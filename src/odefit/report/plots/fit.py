@@ -19,6 +19,7 @@ from matplotlib.patches import Patch
 
 from odefit.errors import OdefitError
 from odefit.problem import Problem
+from odefit.problem.intervals import interval_beginnings
 from odefit.report.labels import time_label, with_unit
 from odefit.report.plots import style
 from odefit.report.plots.series import (
@@ -156,6 +157,8 @@ class _Picture:
         shown = dict.fromkeys(one.experiment for panel in panels for one in panel.series)
         estimates = result.estimates
         self._events = {e: self._problem.event_times(estimates, e) for e in shown}
+        begin, time = interval_beginnings(self._problem), self._problem.measurements.time
+        self._places = np.where(np.isnan(begin), time, 0.5 * (begin + time))  # of an interval its middle
         labels = [self._label(panel, one) for panel in panels for one in panel.series]
         distinct = list(dict.fromkeys(labels))
         self._colour = {label: style.COLOURS[i % _MOST_COLOURS] for i, label in enumerate(distinct)}
@@ -193,7 +196,7 @@ class _Picture:
     def _mark_events(self, ax: Axes, panel: _Panel) -> None:
         """Draw a thin line at the time of each event and dose; of very many a tick at the bottom."""
         shown = np.concatenate([self._curves[id(one)].times for one in panel.series])
-        first, last = shown.min(initial=np.inf), shown.max(initial=-np.inf)
+        first, last = np.nanmin(shown, initial=np.inf), np.nanmax(shown, initial=-np.inf)
         every = {time for one in panel.series for time in self._events[one.experiment]}
         times = sorted(time for time in every if first <= time <= last)
         if times:
@@ -221,7 +224,7 @@ class _Picture:
         sigma = self._problem.sigma[rows]
         bars = None if kind in ("left out (weight 0)", "met exactly") or np.isnan(sigma).all() else sigma
         ax.errorbar(
-            data.time[rows], data.value[rows], yerr=bars, linestyle="none", ecolor=colour, elinewidth=0.8,
+            self._places[rows], data.value[rows], yerr=bars, linestyle="none", ecolor=colour, elinewidth=0.8,
             zorder=3, label=f"_{kind}", **self._mark(kind, colour, one.rows.size),
         )  # fmt: skip
 

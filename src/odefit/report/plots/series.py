@@ -15,6 +15,7 @@ from odefit.compile import curves_of as model_curves
 from odefit.errors import OdefitError, ProblemError, suggestion
 from odefit.problem import Problem
 from odefit.problem.arguments import symbols_used
+from odefit.problem.intervals import interval_beginnings, interval_observables
 from odefit.statistics.delta import Band, prediction_band
 from odefit.strategy import FitResult
 from odefit.strategy.times import prediction_times
@@ -62,6 +63,11 @@ class Curve:
     value: Array
     lower: Array
     upper: Array
+
+    @property
+    def columns(self) -> tuple[Array, Array, Array]:
+        """Value and ends of the band."""
+        return self.value, self.lower, self.upper
 
 
 def chosen_experiments(problem: Problem, experiment: str | list[str] | None) -> list[int]:
@@ -155,13 +161,34 @@ def curves_of(result: FitResult, series: list[Series], first: float) -> list[Cur
     for i, one in enumerate(series):
         same = b"" if one.arguments is None else b"".join(column.tobytes() for column in one.arguments)
         together.setdefault((one.experiment, same), []).append(i)
-    curves: dict[int, Curve] = {}
-    for (e, _), members in together.items():
+    in_intervals = interval_observables(result.problem)
+    curves = {i: _levels(result, one) for i, one in enumerate(series) if one.observable in in_intervals}
+    for (e, _), every in together.items():
+        members = [i for i in every if i not in curves]
+        if not members:
+            continue
         names = [series[i].observable for i in members]
         band = _smooth_band(result, e, series[members[0]].arguments, names, first)
         for i in members:
             curves[i] = _curve(result, band, series[i].observable)
     return [curves[i] for i in range(len(series))]
+
+
+def _levels(result: FitResult, one: Series) -> Curve:
+    """Return what is observed in intervals: a level in each of them, with gaps in between."""
+    problem, compiled = result.problem, result.plan.compiled
+    begin, end = interval_beginnings(problem)[one.rows], problem.measurements.time[one.rows]
+    order = np.lexsort((begin, end))
+    begin, end = begin[order], end[order]
+    with np.errstate(all="ignore"):
+        band = prediction_band(
+            problem, compiled, result.solution.x, result.statistics, one.experiment, end, one.arguments,
+            names=(one.observable,), begin=begin,
+        )  # fmt: skip
+    levels = _curve(result, band, one.observable)
+    gap = np.full(end.size, np.nan)
+    times = np.stack((begin, end, gap), axis=1).ravel()
+    return Curve(times, *(np.stack((part, part, gap), axis=1).ravel() for part in levels.columns))
 
 
 def _curve(result: FitResult, band: Band, name: str) -> Curve:

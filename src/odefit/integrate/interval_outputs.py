@@ -1,4 +1,4 @@
-"""The output times of an experiment: those of its measurements, and the beginnings of their intervals."""
+"""Output times with intervals: those of measurements, say, and the beginnings of their intervals."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ _NO_INDICES = np.empty(0, np.int64)
 
 
 class Outputs(NamedTuple):
-    """Times in order, and what is wanted at each; see `Observation`.
+    """Times in order, and what is wanted at each: after, since, remember and n_slots as in `Run`.
+
+    `at` are the places of the times that were asked for.
 
     A time stands there twice where states before and behind an event are wanted, or where measurements at one time have
     intervals of different beginnings.
