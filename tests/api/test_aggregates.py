@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import pickle
 
 import numpy as np
@@ -234,4 +235,119 @@ def test_texts_that_mean_nothing(case):
     text, words = TEXTS[case]
     with pytest.raises(of.OdefitError) as caught:
         of.Model.from_text(text)
+    assert words in str(caught.value)
+
+
+def test_start_values_do_not_take_counts_for_states():
+    text = "x' = -k*x\nx(0) = A\ncount = integral(x, over=t)"
+    times = np.arange(1.0, 9.0)
+    counts = 5.0 / 0.6 * (np.exp(-0.6 * (times - 1)) - np.exp(-0.6 * times))
+    data = of.Measurements.from_columns(times, {"count": counts, "x": 5.0 * np.exp(-0.6 * times)})
+    made = of.Problem(of.Model.from_text(text), [of.Parameter("k", 3.0), of.Parameter("A", 1.0)], data)
+    result = of.fit(made, start="auto")
+    assert result.start_values.values["k"] == pytest.approx(0.6, rel=0.05)
+    assert result.estimates == pytest.approx({"k": 0.6, "A": 5.0}, rel=1e-5)
+
+
+@pytest.mark.parametrize("method", ["single", "incremental"])
+def test_fits_of_counts_on_growing_horizons(method):
+    made = problem(("sum", "top"), times=np.arange(0.5, 6.0, 0.5)).with_fixed("t1", "t2", "B")
+    rows = made_in_order(made, made.evaluate(order=0).residuals)
+    data = dataclasses.replace(made.measurements, value=rows)
+    result = of.fit(made.with_measurements(data).with_start(w=1.1), method=method)
+    assert result.estimates["w"] == pytest.approx(1.3, rel=1e-5)
+
+
+DERIVED = {
+    "half": "log(2)/k",
+    "area": "integral(c, over=t, from=0, to=24)",
+    "before": "x(t=2)",
+    "late": "c(t=T + log(2)/k)",
+    "all": "integral(x, over=t)",
+    "peak": "max(c, over=t, from=1)",
+    "average": "mean(x, over=t, from=0, to=2)",
+    "ratio": "x(t=8)/x(t=0)",
+}
+
+
+def derived_by_hand(k, A, D):
+    """A decay from A with a dose D at 2, data up to 5; V is 2 and T is 1."""
+
+    def x(t):
+        return A * np.exp(-k * t) + (D * np.exp(-k * (t - 2)) if t > 2 else 0.0)
+
+    def area(t):
+        return A / k * (1 - np.exp(-k * t)) + (D / k * (1 - np.exp(-k * (t - 2))) if t > 2 else 0.0)
+
+    return {
+        "half": np.log(2) / k,
+        "area": area(24) / 2,
+        "before": x(2),
+        "late": x(1 + np.log(2) / k) / 2,
+        "all": area(5),
+        "peak": (A * np.exp(-2 * k) + D) / 2,
+        "average": area(2) / 2,
+        "ratio": x(8) / A,
+    }
+
+
+def test_derived_quantities_along_the_solution():
+    random = np.random.default_rng(1)
+    times = np.linspace(0.1, 5.0, 30)
+    model = of.Model.from_text("x' = -k*x\nx(0) = A\nc = x/V\nat t=2: x += D")
+    clean = 2.5 * np.exp(-0.4 * times) + np.where(times > 2, 1.3 * np.exp(-0.4 * (times - 2)), 0.0)
+    data = of.Measurements.from_columns(times, {"x": clean + 0.01 * random.standard_normal(30)})
+    free = [of.Parameter("k", 0.5), of.Parameter("A", 3.0), of.Parameter("D", 1.0)]
+    fixed = [of.Parameter("V", 2.0, fixed=True), of.Parameter("T", 1.0, fixed=True)]
+    result = of.fit(of.Problem(model, [*free, *fixed], data, derived=DERIVED))
+    at = {name: result.estimates[name] for name in ("k", "A", "D")}
+    wanted = derived_by_hand(**at)
+    assert list(result.derived) == list(DERIVED)
+    assert {name: one.estimate for name, one in result.derived.items()} == pytest.approx(wanted, rel=1e-6)
+    gradients = np.empty((len(DERIVED), 3))
+    for j, name in enumerate(at):
+        ahead, behind = (derived_by_hand(**{**at, name: at[name] + h}) for h in (1e-5, -1e-5))
+        gradients[:, j] = [(ahead[one] - behind[one]) / 2e-5 for one in DERIVED]
+    covariance = result.statistics.covariance[:3, :3]
+    errors = np.sqrt(np.einsum("ij,jk,ik->i", gradients, covariance, gradients))
+    np.testing.assert_allclose([one.standard_error for one in result.derived.values()], errors, rtol=1e-5)
+
+
+def test_derived_quantities_follow_events():
+    """A parameter that an event changes means its present value in an integral, and its first one elsewhere."""
+    model = of.Model.from_text("x' = -k*x\nx(0) = 1\nat t=1: k = 0")
+    data = of.Measurements.from_columns([1.0, 2.0], {"x": [np.exp(-0.5), np.exp(-0.5)]})
+    derived = {"lost": "integral(k*x, over=t)", "first": "k*2", "last": "k(t=2)"}
+    result = of.fit(of.Problem(model, [of.Parameter("k", 0.4)], data, derived=derived))
+    found = {name: one.estimate for name, one in result.derived.items()}
+    assert found == pytest.approx({"lost": 1 - np.exp(-0.5), "first": 1.0, "last": 0.0}, abs=1e-6)
+
+
+def test_derived_quantities_of_several_experiments():
+    model = of.Model.from_text("x' = -k*x\nx(0) = A")
+    data = of.Measurements(
+        experiment=["a", "a", "b", "b"], time=[1, 2, 1, 3], observable=["x"] * 4,
+        value=[np.exp(-0.5), np.exp(-1), 2 * np.exp(-0.5), 2 * np.exp(-1.5)],
+    )  # fmt: skip
+    experiments = [of.Experiment("a", [of.Period(0.0, {"A": 1.0})]), of.Experiment("b", [of.Period(0.0, {"A": 2.0})])]
+    made = of.Problem(model, [of.Parameter("k", 0.4)], data, experiments, derived={"all": "integral(x, over=t)"})
+    found = {name: one.estimate for name, one in of.fit(made).derived.items()}
+    assert found == pytest.approx({"all[a]": 2 * (1 - np.exp(-1)), "all[b]": 4 * (1 - np.exp(-1.5))}, rel=1e-6)
+
+
+NO_DERIVED = {
+    "a state": ("x*2", "the derived quantity 'q' uses the state 'x'; write x(t=...) for its value at a time"),
+    "no end": ("integral(x, over=t)*x(t=9)", "looks at 9, behind the end of the experiment at 2, while an aggregate"),
+    "early": ("x(t=-1)", "'q' in experiment 'main' is taken at -1, before the experiment's start at 0"),
+    "unknown": ("xx(t=1)", "'xx' is no state and no definition, so it has no value at a time; did you mean 'x'?"),
+}
+
+
+@pytest.mark.parametrize("case", NO_DERIVED)
+def test_derived_quantities_that_cannot_be(case):
+    text, words = NO_DERIVED[case]
+    data = of.Measurements.from_columns([1.0, 2.0], {"x": [0.6, 0.4]})
+    model = of.Model.from_text("x' = -k*x\nx(0) = 1")
+    with pytest.raises(of.OdefitError) as caught:
+        of.Problem(model, [of.Parameter("k", 0.4)], data, derived={"q": text})
     assert words in str(caught.value)

@@ -10,6 +10,7 @@ import difflib
 from collections.abc import Collection
 
 from odefit.errors import nearest
+from odefit.model.aggregates import is_point
 from odefit.model.functions import FUNCTIONS, GrammarFunction
 from odefit.model.nodes import Call, Name, Named, Node, Number
 from odefit.model.table_calls import MOST_ARGUMENTS
@@ -72,6 +73,9 @@ def function_of_call(
     if tables is not None and name in tables:
         _check_table_call(text, call, named)
         return None
+    if is_point(call, time):
+        hint = nearest(name, (*states, *values))
+        raise error_at(text, call.token, f"'{name}' is no state and no definition, so it has no value at a time{hint}")
     _refuse_unsupported(text, call, named, values)
     mistake = _mistake(text, call, time, states, values, tables)
     if mistake is not None:

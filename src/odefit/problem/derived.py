@@ -106,22 +106,36 @@ def problem_along(problem: Problem) -> Problem:
     return dataclasses.replace(problem, model=quantities_of(problem).model, derived={})
 
 
-def completion(problem: Problem, estimates: Mapping[str, float], e: int, name: str, end: float) -> float:
-    """Return when quantity `name` of experiment number `e` is complete; `end` is where that ends (NaN: unknown)."""
-    ends = quantities_of(problem).ends[name]
+def check_quantities(problem: Problem) -> None:
+    """Refuse quantities that are taken at a time, a number, which an experiment does not have."""
+    read = quantities_of(problem)
+    for experiment in problem.experiments if read.along else ():
+        end = problem.end_of(experiment)
+        for name in read.along:
+            where = f"the derived quantity '{name}' in experiment '{experiment.name}'"
+            ends = read.ends[name]
+            numbers = [float(one) for one in ends if one is not None and one.is_constant()]
+            if min(numbers, default=math.inf) < experiment.start:
+                raise ProblemError(
+                    f"{where} is taken at {min(numbers):g}, before the experiment's start at {experiment.start:g}."
+                )
+            if None in ends and math.isnan(end):
+                raise ProblemError(f"{where} has no end; give to=..., or until = ... in the experiment.")
+            if None in ends and max(numbers, default=end) > end:
+                raise ProblemError(
+                    f"{where} looks at {max(numbers):g}, behind the end of the experiment at {end:g}, while an "
+                    "aggregate in it has no end; give it to=..."
+                )
+
+
+def completion(problem: Problem, estimates: Mapping[str, float], e: int, name: str) -> float:
+    """Return when quantity `name` of experiment number `e` is complete; NaN if it never is, at these estimates."""
+    ends, experiment = quantities_of(problem).ends[name], problem.experiments[e]
     values = ParameterValues(problem, estimates, e)
-    experiment = problem.experiments[e]
-    where = f"the derived quantity '{name}' in experiment '{experiment.name}'"
     times = [values.of(one) for one in ends if one is not None]
-    if not all(map(math.isfinite, times)):
-        raise ProblemError(f"{where} is taken at a time that is no number; check its expression.")
+    if not all(math.isfinite(time) and time >= experiment.start for time in times):
+        return math.nan
     if None not in ends:
         return max([*times, experiment.start])
-    if math.isnan(end):
-        raise ProblemError(f"{where} has no end; give to=..., or until = ... in the experiment.")
-    if max(times, default=end) > end:
-        raise ProblemError(
-            f"{where} looks at {max(times):g}, behind the end of the experiment at {end:g}, while an aggregate in it "
-            "has no end; give it to=..."
-        )
-    return end
+    end = problem.end_of(experiment)
+    return end if max(times, default=end) <= end else math.nan

@@ -12,7 +12,7 @@ from odefit.errors import OdefitError, ProblemError, UnsupportedError, suggestio
 from odefit.model.events import name_of_held
 from odefit.model.names import initial_name, state_of_initial
 from odefit.problem.arguments import check_arguments, check_cells, check_names
-from odefit.problem.derived import quantities_by_text, quantities_of
+from odefit.problem.derived import check_quantities, quantities_by_text, quantities_of
 from odefit.problem.event_validation import check_doses, check_events, refuse_tables, texts_of_doses
 from odefit.problem.intervals import check_intervals
 from odefit.problem.noise import check_expressions, check_measured, standard_deviations
@@ -222,6 +222,7 @@ def check_measurements(problem: Problem) -> None:
         if experiments[name].use == "predict":
             raise ProblemError(f'experiment \'{name}\' has data but use = "predict"; write "fit" or "validate".')
     check_intervals(problem)
+    check_quantities(problem)
     _ = problem.structure.slots  # refuses columns that do not
 
 

@@ -64,14 +64,16 @@ def _along_the_solution(problem: Problem, theta: Array, statistics: ParameterSta
     estimates = dict(zip(compiled.slot_names, slots.tolist(), strict=True))
     found: dict[str, Estimate] = {}
     for e, experiment in enumerate(problem.experiments):
-        end = problem.end_of(experiment)
-        when = np.array([completion(problem, estimates, e, name, end) for name in names])
-        times = np.unique(when)
-        band = prediction_band(along, compiled, theta, statistics, e, times, names=names, after=True)
+        when = np.array([completion(problem, estimates, e, name) for name in names])
+        times = np.unique(when[np.isfinite(when)])
+        values = errors = np.full((1, len(names)), np.nan)
+        if times.size:
+            band = prediction_band(along, compiled, theta, statistics, e, times, names=names, after=True)
+            values, errors = (np.vstack((part, np.full(len(names), np.nan))) for part in (band.values, band.errors))
         for column, (name, time) in enumerate(zip(names, when.tolist(), strict=True)):
-            row = int(np.searchsorted(times, time))
+            row = int(np.searchsorted(times, time))  # that behind the last one is NaN: it is never complete
             label = name if len(problem.experiments) == 1 else f"{name}[{experiment.name}]"
-            value, error = float(band.values[row, column]), float(band.errors[row, column])
+            value, error = float(values[row, column]), float(errors[row, column])
             found[label] = (
                 Estimate(value, None, None) if statistics is None else with_interval(value, error, statistics.quantile)
             )

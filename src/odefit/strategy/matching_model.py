@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from odefit.compile.conditions import formal_parameters, stack
 from odefit.errors import UnsupportedError
+from odefit.model.aggregates import EXTREMES
 from odefit.problem import Experiment, Problem, state_of_initial
 from odefit.problem.resolution import resolve_in_experiment, symbol_of
 from odefit.strategy.matching_tables import with_tables_written_out
@@ -180,6 +181,8 @@ def _matching_model(problem: Problem, experiment: Experiment) -> MatchingModel:
     rows_by = np.any(_pattern(ca.jacobian(ca.vec(rows), q)).reshape(n, g.numel(), n_q), axis=0)
     known = {symbol.name() for symbol in ca.symvar(ca.vertcat(t, y, q))}
     # a parameter that depends on the single measurement has no one value
+    # and what is gathered in an interval, or an extreme, is not the value of a state
+    known -= {name for name, one in model.gathered.items() if one.interval or one.kind in EXTREMES}
     has_known_symbols = [{symbol.name() for symbol in ca.symvar(g[i])} <= known for i in range(g.numel())]
     usable = np.array(has_known_symbols, dtype=bool) & ~np.asarray(curved)
     shown, shown_offset = (ca.densify(rows), ca.densify(offset)) if usable.all() else _only(rows, offset, usable)
