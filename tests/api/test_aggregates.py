@@ -169,6 +169,13 @@ def test_extremes_where_the_solution_jumps():
     np.testing.assert_allclose(np.abs(found.jacobian), np.abs([[0.0] * 3, slope]), atol=1e-6)
 
 
+def test_extremes_of_what_changes_faster_than_the_states():
+    text = "x' = -0.01*x\nx(0) = 1\ntop = max(x*sin(200*t), over=t)"
+    made = problem(("top",), text=text, values={}, times=np.array([1.0, 2.0]))
+    found = of.simulate(made, times=[1.0, 2.0])["top"]
+    np.testing.assert_allclose(found, np.exp(-0.01 * (np.array([0.0, 1.0]) + 0.0)), atol=4e-4)
+
+
 def test_an_integral_in_an_equation():
     """A controller with an integral part."""
     text = "x' = u - x\nx(0) = 0\nu = Kp*(1 - x) + Ki*integral(1 - x, over=t, from=0)"

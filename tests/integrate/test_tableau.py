@@ -167,10 +167,14 @@ def slopes_of(system, t, states, at, z, seeds, out, s):
     out[s] = np.sin(z[0]) * t + states.reshape(-1)[at] + seeds.sum()
 
 
+def tolerance(atol, rtol, old, new) -> float:
+    return atol + rtol * max(abs(old), abs(new))
+
+
 def kernels(tableau) -> dict:
     made = {
         "kernel": lambda inline: lambda function: function, "call_model": call_model, "slopes_of": slopes_of,
-        "math": math, "np": np, "dense": tableau.dense,
+        "math": math, "np": np, "tolerance": tolerance, "dense": tableau.dense,
     }  # fmt: skip
     exec(source_of(tableau), made)
     return made

@@ -22,8 +22,8 @@ class Gatherings(NamedTuple):
 
     Attributes
     ----------
-    integrals, in_intervals
-        Numbers of the integrals among the states, and of those over the interval of a measurement.
+    gained, in_intervals
+        Numbers of all of them, and of the integrals over the interval of a measurement.
     extremes, signs, extremes_in_intervals
         Numbers of the extremes, 1 for the largest and -1 for the smallest value, and 1 for those in an interval.
     watch
@@ -31,7 +31,7 @@ class Gatherings(NamedTuple):
         differentiated by (t, y, p).  None without extremes.
     """
 
-    integrals: Integers = _NO_INDICES
+    gained: Integers = _NO_INDICES
     in_intervals: Integers = _NO_INDICES
     extremes: Integers = _NO_INDICES
     signs: npt.NDArray[np.float64] = np.empty(0)
@@ -55,7 +55,7 @@ def gatherings_of(model: Model, watch: NativeFunction | None) -> Gatherings:
     extremes = {name: one for name, one in model.gathered.items() if one.kind in EXTREMES}
     integrals = [name for name in model.gathered if name not in extremes]
     return Gatherings(
-        np.array([number[name] for name in integrals], dtype=np.int64),
+        np.array([number[name] for name in model.gathered], dtype=np.int64),
         np.array([number[name] for name in integrals if model.gathered[name].interval], dtype=np.int64),
         np.array([number[name] for name in extremes], dtype=np.int64),
         np.array([1.0 if one.kind == "max" else -1.0 for one in extremes.values()]),

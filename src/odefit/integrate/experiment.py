@@ -22,7 +22,7 @@ def experiment_aims(compiled: CompiledProblem, settings: Settings, e: int) -> Ar
     Below the default of rtol, those that are not given are tightened along with it.
     """
     variant, tighter = compiled.variant(e), min(1.0, settings.rtol / _DEFAULT_RTOL)
-    aims = aims_of(settings.atol, variant.model.states, variant.relative, variant.model.gathering.integrals)
+    aims = aims_of(settings.atol, variant.model.states, variant.relative, variant.model.gathering.gained)
     return np.where(aims < 0.0, aims * tighter, aims)
 
 

@@ -129,7 +129,7 @@ def solve_run(
         np.empty((m, n, run.dy0.shape[1] if order >= 1 else 0)),
         np.empty((m, n, run.d2y0.shape[1] if order == 2 else 0)),
     )
-    aims = aims_of(atol, model.states, gained=model.gathering.integrals)
+    aims = aims_of(atol, model.states, gained=model.gathering.gained)
     gathering = gathering_record(model.gathering, run.since, run.remember, run.n_slots)
     selection = Selection(choice, model, rtol, max_steps)
     if grid is None:

@@ -4,7 +4,7 @@ Each is a hidden state (one of `Model.held`), so that what comes after the langu
 
     integral   z' = expr, z = 0 at the start;
     mean       the integral over the time that has passed, which is the integral of 1 (expr itself where none has);
-    max, min   a state that stays as it is, and in whose place the largest or smallest value of expr so far is observed.
+    max, min   z' = expr as well, so that steps follow it; in its place the largest or smallest value is observed.
 
 A value at a time, ``x(t=5)``, is a hidden state too, which an event sets at that time before anything else happens.
 
@@ -67,6 +67,11 @@ class Gathered(NamedTuple):
     expression: SX
     counts: SX
     interval: bool
+
+    @property
+    def limited(self) -> SX:
+        """The expression where it counts, 0 elsewhere."""
+        return self.expression if self.counts.is_constant() else where(self.counts, self.expression, SX(0.0))
 
     def in_place(self, symbols: list[SX], others: list[SX]) -> Gathered:
         """Return it with other symbols in the place of some."""
@@ -163,13 +168,12 @@ class Aggregates:
             counts = less(time, end) if begin is None else both(counts, less(time, end))
         if kind in EXTREMES:
             return self._state(f"{kind}({words})", Gathered(SX(), kind, expression, counts, interval), end)
-        limited = expression if counts.is_constant() else where(counts, expression, SX(0.0))
-        integral = self._state(f"integral({words})", Gathered(SX(), "integral", limited, counts, interval), end)
+        whole = Gathered(SX(), "integral", expression, counts, interval)
+        integral = self._state(f"integral({words})", whole._replace(expression=whole.limited), end)
         if kind == "integral":
             return integral
         limits = words.split(", over=", 1)[1]
-        length = SX(1.0) if counts.is_constant() else where(counts, SX(1.0), SX(0.0))
-        clock = Gathered(SX(), "integral", length, counts, interval)
+        clock = whole._replace(expression=whole._replace(expression=SX(1.0)).limited)
         passed = self._state(f"integral(1, over={limits})", clock, end)
         mean = divide(integral, passed)
         if not self.intervals:  # it is observed when it is complete
@@ -232,16 +236,13 @@ def _joined(node: Node, inner: list[str], *, is_root: bool) -> str:
 def with_gathered(equations: E, gathered: Mapping[str, Gathered]) -> E:
     """Return equations, or a model, with these hidden states behind the others.
 
-    That of an extreme is the time for which its expression has counted; the number itself is of no use, but pieces end
-    where its derivative jumps.
+    The expression of an extreme is integrated, too: the number is of no use, but steps are short where it changes fast,
+    and pieces end where it begins and ceases to count.
     """
     if not gathered:
         return equations
     zero = dict.fromkeys(gathered, SX(0.0))
-    slopes = {
-        name: where(one.counts, SX(1.0), SX(0.0)) if one.kind in EXTREMES else one.expression
-        for name, one in gathered.items()
-    }
+    slopes = {name: one.limited if one.kind in EXTREMES else one.expression for name, one in gathered.items()}
     return replace(
         equations,
         states=(*equations.states, *gathered),

@@ -46,6 +46,8 @@ class Quantities(NamedTuple):
 
 def quantities_of(problem: Problem) -> Quantities:
     """Return the derived quantities of `problem`, read; they are worked out once."""
+    if not problem.derived:
+        return Quantities({}, (), problem.model, {})
     key = ("derived quantities", tuple(problem.derived.items()), tuple(problem.own_symbols))
     return problem.structure.kept.get(key, lambda: _read(problem))
 
