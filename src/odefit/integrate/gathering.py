@@ -21,66 +21,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from odefit.compile.gathering import Gatherings
 from odefit.integrate.directions import place_of
+from odefit.integrate.moving_output import size_of_motion
+from odefit.integrate.task import gathering_at, task_at
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel, named
-from odefit.native.records import Floats, Integers, Unsigned
 
-_NONE, _NO_INDICES = np.empty(0), np.empty(0, np.int64)
 _POINTS = 5  # of a stretch, at which an extreme is looked for
 _WIDTHS = (0.1, 0.03, 0.01, 1e-3, 1e-4)  # of the parabolas, relative to the stretch
 
 
-class Gathering(NamedTuple):
-    """What a task gathers.
-
-    Attributes
-    ----------
-    integrals
-        States of which what was gained since the beginning of an interval is observed.
-    since, remember, n_slots
-        Per output: the slot in which the beginning of its interval is remembered (-1: the start), and the slot in which
-        it is remembered itself (-1: in none); how many there are.  Slots are used in the order of time.
-    extremes, signs, in_interval
-        States that stand for extremes, 1 or -1 for the largest or the smallest value, and 1 for those of an interval.
-    watch, watch_jacobian, row_ptr, col
-        Address of the expressions whose extremes are wanted, and behind them whether they count, a function of
-        ((t, y), p, u); its Jacobian by (t, y, p) and the pattern of that.
-    """
-
-    integrals: Integers = _NO_INDICES
-    since: Integers = _NO_INDICES
-    remember: Integers = _NO_INDICES
-    n_slots: int = 0
-    extremes: Integers = _NO_INDICES
-    signs: Floats = _NONE
-    in_interval: Integers = _NO_INDICES
-    watch: int = 0
-    watch_jacobian: int = 0
-    row_ptr: Integers = _NO_INDICES
-    col: Unsigned = np.empty(0, np.uint64)
-
-
-def gathering_record(
-    found: Gatherings, since: Integers = _NO_INDICES, remember: Integers = _NO_INDICES, n_slots: int = 0
-) -> Gathering:
-    """Return the record of what a model gathers, with these intervals."""
-    watch = found.watch
-    record = Gathering(found.in_intervals if n_slots else _NO_INDICES, since, remember, n_slots)
-    if watch is None:
-        return record
-    return record._replace(
-        extremes=found.extremes, signs=found.signs, in_interval=found.extremes_in_intervals, watch=watch.value,
-        watch_jacobian=watch.jacobian, row_ptr=watch.row_ptr, col=watch.col,
-    )  # fmt: skip
-
-
 class _Sizes(NamedTuple):
-    """Numbers of directions and pairs, and where in the memory extremes, the count of slots and work begin."""
+    """Numbers of directions and pairs; where in `scratch` integrals, extremes, the count of slots and work begin."""
 
     q: int
     pairs: int
+    integrals: int
     extremes: int
     filled: int
     work: int
@@ -90,54 +46,70 @@ class _Sizes(NamedTuple):
 def _sizes(task, g, room):
     q = task.n_directions if room.s_out.shape[1] > 0 else 0
     pairs = q * (q + 1) // 2 if room.s2_out.shape[1] > 0 else 0
-    extremes = g.n_slots * g.integrals.size * (1 + q + pairs)
+    integrals = size_of_motion(task, room)
+    extremes = integrals + g.n_slots * g.integrals.size * (1 + q + pairs)
     filled = extremes + (g.n_slots + 1) * g.extremes.size * (1 + q)
-    return _Sizes(q, pairs, extremes, filled, filled + 1)
+    return _Sizes(q, pairs, integrals, extremes, filled, filled + 1)
 
 
-@kernel(inline=True, allocating=True)
-def gathering_memory(task, g, room):
-    """Return what is remembered along a task: nothing yet."""
-    if g.n_slots + g.extremes.size == 0:
-        return task.times  # which is not used
-    sizes = _sizes(task, g, room)
-    work = 1 + task.n + 2 * g.extremes.size * (_POINTS + 1) + g.col.size if g.extremes.size > 0 else 0
-    memory = np.zeros(sizes.work + work)
-    for i in range(sizes.extremes, sizes.filled):
-        memory[i] = np.nan
-    return memory
+@kernel(inline=True)
+def gathers(g):
+    """Tell whether outputs have aggregates."""
+    return g.n_slots + g.extremes.size > 0
+
+
+@kernel(inline=True)
+def aggregates_of(table, i):
+    """Tell whether outputs of a task have aggregates, and whether extremes are among them."""
+    g = gathering_at(table, i)
+    return gathers(g), g.extremes.size > 0
 
 
 @kernel
-def relate(task, g, room, memory, index):
+def scratch_for_output(table, i, room):
+    """Return what output works in, with what is remembered along a task: nothing yet."""
+    task, g = task_at(table, i), gathering_at(table, i)
+    if not gathers(g):
+        return np.empty(size_of_motion(task, room))
+    sizes = _sizes(task, g, room)
+    work = 1 + task.n + 2 * g.extremes.size * (_POINTS + 1) + g.col.size if g.extremes.size > 0 else 0
+    scratch = np.zeros(sizes.work + work)
+    for k in range(sizes.extremes, sizes.filled):
+        scratch[k] = np.nan
+    return scratch
+
+
+@kernel
+def relate(table, i, room, memory, index):
     """Make aggregates of the state at output `index`: subtract what was remembered, put in extremes."""
+    task, g = task_at(table, i), gathering_at(table, i)
     n, z = task.n, _sizes(task, g, room)
     width, slot = 1 + z.q + z.pairs, g.remember[index] if g.remember.size > 0 else -1
     if slot >= 0:
         memory[z.filled] = slot + 1
         for k in range(g.integrals.size):
-            i, at = g.integrals[k], (slot * g.integrals.size + k) * width
-            memory[at] = room.y_out[0, i]
+            state, at = g.integrals[k], z.integrals + (slot * g.integrals.size + k) * width
+            memory[at] = room.y_out[0, state]
             for c in range(z.q):
-                memory[at + 1 + c] = room.s_out[0, place_of(c, i, n)]
+                memory[at + 1 + c] = room.s_out[0, place_of(c, state, n)]
             for c in range(z.pairs):
-                memory[at + 1 + z.q + c] = room.s2_out[0, place_of(c, i, n)]
+                memory[at + 1 + z.q + c] = room.s2_out[0, place_of(c, state, n)]
     slot = g.since[index] if g.since.size > 0 else -1
     for k in range(g.integrals.size if slot >= 0 else 0):
-        i, at = g.integrals[k], (slot * g.integrals.size + k) * width
-        room.y_out[0, i] -= memory[at]
+        state, at = g.integrals[k], z.integrals + (slot * g.integrals.size + k) * width
+        room.y_out[0, state] -= memory[at]
         for c in range(z.q):
-            room.s_out[0, place_of(c, i, n)] -= memory[at + 1 + c]
+            room.s_out[0, place_of(c, state, n)] -= memory[at + 1 + c]
         for c in range(z.pairs):
-            room.s2_out[0, place_of(c, i, n)] -= memory[at + 1 + z.q + c]
+            room.s2_out[0, place_of(c, state, n)] -= memory[at + 1 + z.q + c]
     for k in range(g.extremes.size):
-        i, row = g.extremes[k], slot + 1 if g.in_interval[k] != 0 else 0
+        state, row = g.extremes[k], slot + 1 if g.in_interval[k] != 0 else 0
         at = z.extremes + (row * g.extremes.size + k) * (1 + z.q)
-        room.y_out[0, i] = memory[at]
+        room.y_out[0, state] = memory[at]
         for c in range(z.q):
-            room.s_out[0, place_of(c, i, n)] = memory[at + 1 + c]
+            room.s_out[0, place_of(c, state, n)] = memory[at + 1 + c]
         for c in range(z.pairs):
-            room.s2_out[0, place_of(c, i, n)] = np.nan  # they are not computed
+            room.s2_out[0, place_of(c, state, n)] = np.nan  # they are not computed
     return 0
 
 
@@ -187,8 +159,9 @@ def _keep(task, g, room, memory, k, time, moving_with):
 
 
 @kernel
-def look_once(task, g, room, memory, t):
+def look_once(table, i, room, memory, t):
     """Look at a state that no step leads to, the initial one or that behind the last event, in ``room.y_out``."""
+    task, g = task_at(table, i), gathering_at(table, i)
     z = _sizes(task, g, room)
     out = z.work + 1 + task.n
     for k in range(g.extremes.size):
@@ -213,7 +186,8 @@ def follower(name: str, interpolate: Any, at_fixed_time: Any) -> Any:
 
     @kernel
     @named(f"{name}_follow")
-    def follow(task, g, room, t, h, t_new, a, b, scratch, memory):
+    def follow(table, i, room, t, h, t_new, a, b, memory):
+        task, g = task_at(table, i), gathering_at(table, i)
         n_extremes, z = g.extremes.size, _sizes(task, g, room)
         points = z.work + 1 + task.n
         for j in range(_POINTS):
@@ -260,7 +234,7 @@ def follower(name: str, interpolate: Any, at_fixed_time: Any) -> Any:
                 time = task.p[task.n_parameters - 2] + x * task.p[task.n_parameters - 1]
                 at_end = x == 0.0 or x == 1.0
                 if room.s_out.shape[1] > 0 and not at_end:
-                    at_fixed_time(task, room, t, h, t_new, x, scratch)
+                    at_fixed_time(task, room, t, h, t_new, x, memory)
                 else:
                     interpolate(task, room, t, h, t_new, x, 0)
                 _keep(task, g, room, memory, k, time, x if at_end else -1.0)

@@ -40,9 +40,9 @@ def next_output(task, gathering, next_time, t_new, piece):
     """Return when a method must have the next output ready, in its own time.
 
     With moving ends derivatives by time are wanted at the end of a step as well: all that is due counts as inside.
-    Extremes are looked for in every step.
+    Every step is looked at where extremes are wanted: see `aggregates_of` for `gathering`.
     """
-    if gathering.extremes.size > 0:
+    if gathering[1]:
         return -np.inf
     t_out = task.times[next_time] if next_time < task.times.size else np.inf
     if task.moving != 0:
@@ -50,13 +50,13 @@ def next_output(task, gathering, next_time, t_new, piece):
     return t_out
 
 
-@kernel(inline=True, allocating=True)
-def output_scratch(task, room):
-    """Return what `at_fixed_time` works in; where ends do not move something that is not used."""
+@kernel(inline=True)
+def size_of_motion(task, room):
+    """Return how many numbers `at_fixed_time` works in."""
     if task.moving == 0:
-        return task.times
+        return 0
     n_first = room.s_out.shape[1] if room.s2_out.shape[1] > 0 else 0
-    return np.empty(task.n_directions + 2 * task.n + n_first)
+    return task.n_directions + 2 * task.n + n_first
 
 
 @kernel(inline=True)
@@ -82,7 +82,7 @@ def directions_at_fixed_time(name: str, interpolate: Any) -> Any:
         n, q, n_columns = task.n, task.n_directions, task.n_columns
         start, length = task.n_parameters - 2, task.n_parameters - 1
         rate, bend, rates = q, q + n, q + 2 * n
-        second = scratch.size > rates
+        second = room.s2_out.shape[1] > 0
         for a in range(q):
             scratch[a] = -(task.dp[start * n_columns + a] + s * task.dp[length * n_columns + a]) / task.p[length]
         if second:

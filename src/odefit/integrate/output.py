@@ -11,7 +11,7 @@ from typing import Any
 from odefit.integrate.gathering import follower, look_once, relate
 from odefit.integrate.moving_output import directions_at_fixed_time, fraction_of_time
 from odefit.integrate.sizes import note_largest
-from odefit.integrate.task import call_sink, gathering_at
+from odefit.integrate.task import call_sink
 from odefit.native.kernel import kernel
 
 
@@ -24,20 +24,13 @@ def _is_initial(task, index, t):
 
 
 @kernel(inline=True)
-def gathers(g):
-    """Tell whether outputs have aggregates."""
-    return g.n_slots + g.extremes.size > 0
-
-
-@kernel(inline=True)
-def write_initial(table, i, task, room, t, next_time, memory):
+def write_initial(table, i, task, room, t, next_time, gathering, scratch):
     """Hand over what is wanted at the beginning, and tell which output is next."""
-    g = gathering_at(table, i)
-    if g.extremes.size > 0 and next_time < task.times.size:
-        look_once(task, g, room, memory, t)
+    if gathering[0] and next_time < task.times.size:
+        look_once(table, i, room, scratch, t)
     while next_time < task.times.size and _is_initial(task, next_time, t):
-        if gathers(g):
-            relate(task, g, room, memory, next_time)
+        if gathering[0]:
+            relate(table, i, room, scratch, next_time)
         call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
         next_time += 1
     return next_time
@@ -53,8 +46,7 @@ def rest_of_output(current: Any) -> Any:
     """Return the kernel that hands over what waits for the last event of a task."""
 
     @kernel(inline=True, allocating=True)
-    def write_rest(table, i, task, room, next_time, memory):
-        g = gathering_at(table, i)
+    def write_rest(table, i, task, room, next_time, gathering, scratch):
         if next_time < task.times.size:
             y, s, s2, row = current(room)
             for j in range(room.y_out.shape[1]):
@@ -63,11 +55,11 @@ def rest_of_output(current: Any) -> Any:
                 room.s_out[0, j] = s[row, j]
             for j in range(room.s2_out.shape[1]):
                 room.s2_out[0, j] = s2[row, j]
-            if g.extremes.size > 0:
-                look_once(task, g, room, memory, task.times[next_time])
+            if gathering[0]:
+                look_once(table, i, room, scratch, task.times[next_time])
         while next_time < task.times.size:
-            if gathers(g):
-                relate(task, g, room, memory, next_time)
+            if gathering[0]:
+                relate(table, i, room, scratch, next_time)
             call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
             next_time += 1
         return next_time
@@ -81,9 +73,9 @@ def output_within_steps(name: str, interpolate: Any) -> Any:
     follow = follower(name, interpolate, at_fixed_time)
 
     @kernel(inline=True)
-    def write_outputs(table, i, task, room, t, h, t_new, next_time, piece, work, largest):
-        times, (scratch, memory), g, begin = task.times, work, gathering_at(table, i), t
-        watches = g.extremes.size > 0 and next_time < times.size
+    def write_outputs(table, i, task, room, step, next_time, piece, gathering, scratch, largest):
+        (t, h, t_new), times = step, task.times
+        begin, watches = t, gathering[1] and next_time < times.size
         while next_time < times.size:
             time = times[next_time]
             if _waits(task, next_time, piece):
@@ -93,19 +85,19 @@ def output_within_steps(name: str, interpolate: Any) -> Any:
             if not time <= t_new:
                 break
             if watches:
-                follow(task, g, room, t, h, t_new, begin, time, scratch, memory)
+                follow(table, i, room, t, h, t_new, begin, time, scratch)
                 begin = time
             if task.moving != 0 and room.s_out.shape[1] > 0:
                 at_fixed_time(task, room, t, h, t_new, time, scratch)
             else:
                 interpolate(task, room, t, h, t_new, time, 0)
-            if gathers(g):
-                relate(task, g, room, memory, next_time)
+            if gathering[0]:
+                relate(table, i, room, scratch, next_time)
             call_sink(task.sink, (table, i, next_time, room.y_out, room.s_out, room.s2_out))
             note_largest(room.y_out, largest)
             next_time += 1
         if watches:
-            follow(task, g, room, t, h, t_new, begin, t_new, scratch, memory)
+            follow(table, i, room, t, h, t_new, begin, t_new, scratch)
         return next_time
 
     return write_outputs

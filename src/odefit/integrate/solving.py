@@ -9,11 +9,10 @@ import numpy as np
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
 from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Tolerance, Trajectory
-from odefit.integrate.gathering import Gathering, gathering_record
 from odefit.integrate.pieces import lay_pieces
 from odefit.integrate.selection import Selection
 from odefit.integrate.sizes import AUTO, PART_OF_GAIN, PART_OF_RTOL, USUAL, USUAL_ATOL, aims_of
-from odefit.integrate.task import KEEPING, METHOD, SINK, Kept, Switching, Task, keep_states
+from odefit.integrate.task import KEEPING, METHOD, SINK, Gathering, Kept, Switching, Task, keep_states
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_address, kernel_call
 from odefit.native.linear_systems import Elimination
@@ -130,7 +129,7 @@ def solve_run(
         np.empty((m, n, run.d2y0.shape[1] if order == 2 else 0)),
     )
     aims = aims_of(atol, model.states, gained=model.gathering.gained)
-    gathering = gathering_record(model.gathering, run.since, run.remember, run.n_slots)
+    gathering = Gathering.of(model.gathering, run.since, run.remember, run.n_slots)
     selection = Selection(choice, model, rtol, max_steps)
     if grid is None:
         selection.choose()

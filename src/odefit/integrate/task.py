@@ -14,8 +14,8 @@ import numpy as np
 from numba import types
 
 from odefit.compile import Occurrences, Switches
+from odefit.compile.gathering import Gatherings
 from odefit.integrate.directions import place_of
-from odefit.integrate.gathering import Gathering
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_call
 from odefit.native.linear_systems import Elimination
@@ -180,6 +180,47 @@ class Switching(NamedTuple):
             changes_row_ptr=changes.row_ptr, changes_col=changes.col,
             first_change=events.first_change, target=events.target,
             event_kind=occurrences.kind, event_arguments=occurrences.arguments,
+        )  # fmt: skip
+
+
+class Gathering(NamedTuple):
+    """What a task gathers over time; see `odefit.integrate.gathering`.
+
+    Attributes
+    ----------
+    integrals
+        States of which what was gained since the beginning of an interval is observed.
+    since, remember, n_slots
+        Per output: the slot in which the beginning of its interval is remembered (-1: the start), and the slot in which
+        it is remembered itself (-1: in none); how many there are.  Slots are used in the order of time.
+    extremes, signs, in_interval
+        States that stand for extremes, 1 or -1 for the largest or the smallest value, and 1 for those of an interval.
+    watch, watch_jacobian, row_ptr, col
+        Address of the expressions whose extremes are wanted, and behind them whether they count, a function of
+        ((t, y), p, u); its Jacobian by (t, y, p) and the pattern of that.
+    """
+
+    integrals: Integers = _NO_INDICES
+    since: Integers = _NO_INDICES
+    remember: Integers = _NO_INDICES
+    n_slots: int = 0
+    extremes: Integers = _NO_INDICES
+    signs: Floats = _NONE
+    in_interval: Integers = _NO_INDICES
+    watch: int = 0
+    watch_jacobian: int = 0
+    row_ptr: Integers = _NO_INDICES
+    col: Unsigned = np.empty(0, np.uint64)
+
+    @classmethod
+    def of(cls, found: Gatherings, since: Integers, remember: Integers, n_slots: int) -> Gathering:
+        """Return the record of what a model gathers, with these intervals."""
+        watch, record = found.watch, cls(found.in_intervals if n_slots else _NO_INDICES, since, remember, n_slots)
+        if watch is None:
+            return record
+        return record._replace(
+            extremes=found.extremes, signs=found.signs, in_interval=found.extremes_in_intervals, watch=watch.value,
+            watch_jacobian=watch.jacobian, row_ptr=watch.row_ptr, col=watch.col,
         )  # fmt: skip
 
 

@@ -20,8 +20,8 @@ import numpy as np
 
 from odefit.integrate.contract import Counters, Status
 from odefit.integrate.events import FIRST_OWNER, apply_event, event_scratch
-from odefit.integrate.gathering import gathering_memory
-from odefit.integrate.moving_output import next_output, output_scratch
+from odefit.integrate.gathering import aggregates_of, scratch_for_output
+from odefit.integrate.moving_output import next_output
 from odefit.integrate.output import output_within_steps, rest_of_output, write_initial
 from odefit.integrate.present_piece import enter_piece, time_in_task
 from odefit.integrate.sizes import (
@@ -39,7 +39,7 @@ from odefit.integrate.sizes import (
     tighten_small,
 )
 from odefit.integrate.stepping import JACOBIAN, RHS, longer
-from odefit.integrate.task import KEEPING, Task, elimination_at, gathering_at, switching_at, task_at
+from odefit.integrate.task import KEEPING, Task, elimination_at, switching_at, task_at
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel, named
 from odefit.native.pool import keep_alive
@@ -291,17 +291,15 @@ def _loop(name: str, method: Method) -> Any:
     def integrate(table, i, order, replay, sizes, largest, taken, orders, n_taken):
         """Integrate task `i` of a table through all its pieces."""
         task, elimination, switching = task_at(table, i), elimination_at(table, i), switching_at(table, i)
-        counts, ends = task.counts, task.ends
+        counts, ends, pilot = task.counts, task.ends, sizes.size > 0
         _clear(task, replay)
         room = make_room(task, elimination, order)
-        gathering, of_events = gathering_at(table, i), event_scratch(task, switching, order)
-        work = (output_scratch(task, room), gathering_memory(task, gathering, room))
-        differentiates = order >= 1 and task.n_directions > 0
+        scratch, of_events = scratch_for_output(table, i, room), event_scratch(task, switching, order)
+        gather, differentiates = aggregates_of(table, i), order >= 1 and task.n_directions > 0
         status, cause, ratio_most, wanted = _OK, -1, 0.0, 0.0
         t, h, asked, rejected, attempts, step = task.start, 0.0, 0.0, 0, 0, 0
-        pilot = sizes.size > 0
         next_time, kink = task.times.size if pilot else 0, 0
-        next_time = write_initial(table, i, task, room, t, next_time, work[1])
+        next_time = write_initial(table, i, task, room, t, next_time, gather, scratch)
         for piece in range(ends.size if task.n > 0 else 0):
             t, t_end, unit = enter(task, elimination, switching, room, piece, order, t)
             begun, was_nonfinite = n_taken, False
@@ -320,7 +318,7 @@ def _loop(name: str, method: Method) -> Any:
                     break
                 attempts += stride
                 t_new = t_end if last else t + stride * h
-                t_out = next_output(task, gathering, next_time, t_new, piece)
+                t_out = next_output(task, gather, next_time, t_new, piece)
                 outcome, ratio, worst = attempt(task, elimination, room, t, h, t_new, t_out, step if replay else -1)
                 if outcome > 0:
                     status = outcome
@@ -344,7 +342,9 @@ def _loop(name: str, method: Method) -> Any:
                     continue
                 if ratio > ratio_most:
                     ratio_most, cause = ratio, worst
-                next_time = write_outputs(table, i, task, room, t, h, t_new, next_time, piece, work, largest)
+                next_time = write_outputs(
+                    table, i, task, room, (t, h, t_new), next_time, piece, gather, scratch, largest
+                )
                 watch_accepted(task, room, t, h, t_new, sizes)
                 status, factor, mark = advance(task, room, t, h, t_new, ratio, replay)
                 step += stride
@@ -363,9 +363,9 @@ def _loop(name: str, method: Method) -> Any:
                 break
 
         if status == _OK and not pilot:
-            next_time = write_rest(table, i, task, room, next_time, work[1])
+            next_time = write_rest(table, i, task, room, next_time, gather, scratch)
         t, status = time_in_task(task, t), _or_refused(task, status)
-        keep_alive((room.pool, work, of_events))
+        keep_alive((room.pool, scratch, of_events))
         counts[0], counts[1] = attempts - rejected, rejected
         return status, t, cause, ratio_most, next_time, n_taken, taken, orders
 

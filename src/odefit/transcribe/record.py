@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, CompiledStructure
 from odefit.compile.parameter_map import Mapping, Unknowns
-from odefit.integrate.gathering import Gathering, gathering_record
-from odefit.integrate.task import Switching, Task
+from odefit.integrate.task import Gathering, Switching, Task
 from odefit.native.linear_systems import Elimination
 from odefit.native.records import Floats, Integers, Layout, Unsigned, Words
 from odefit.transcribe.observation import Observation
@@ -123,7 +122,7 @@ def task_records(
         column_of_slot=of_slot,
         first_row=first_row,
     )
-    gathering = gathering_record(model.gathering, o.since, o.remember, o.n_slots)
+    gathering = Gathering.of(model.gathering, o.since, o.remember, o.n_slots)
     return task, switching, gathering, compiled.mappings[o.experiment], measured
 
 
