@@ -342,6 +342,15 @@ def test_derived_quantities_of_several_experiments():
     assert found == pytest.approx({"all[a]": 2 * (1 - np.exp(-1)), "all[b]": 4 * (1 - np.exp(-1.5))}, rel=1e-6)
 
 
+def test_an_experiment_without_an_end_has_no_quantity_along_it():
+    data = of.Measurements(experiment=["a", "a"], time=[1.0, 2.0], observable=["x"] * 2, value=[0.6, 0.4])
+    made = of.Problem(
+        of.Model.from_text("x' = -k*x\nx(0) = 1"), [of.Parameter("k", 0.4)], data,
+        [of.Experiment("a"), of.Experiment("b")], derived={"all": "integral(x, over=t)", "at": "x(t=1)"},
+    )  # fmt: skip
+    assert list(of.fit(made).derived) == ["all[a]", "at[a]", "at[b]"]
+
+
 NO_DERIVED = {
     "a state": ("x*2", "the derived quantity 'q' uses the state 'x'; write x(t=...) for its value at a time"),
     "no end": ("integral(x, over=t)*x(t=9)", "looks at 9, behind the end of the experiment at 2, while an aggregate"),

@@ -111,6 +111,7 @@ def problem_along(problem: Problem) -> Problem:
 def check_quantities(problem: Problem) -> None:
     """Refuse quantities that are taken at a time, a number, which an experiment does not have."""
     read = quantities_of(problem)
+    endless = all(math.isnan(problem.end_of(experiment)) for experiment in problem.experiments)
     for experiment in problem.experiments if read.along else ():
         end = problem.end_of(experiment)
         for name in read.along:
@@ -121,13 +122,18 @@ def check_quantities(problem: Problem) -> None:
                 raise ProblemError(
                     f"{where} is taken at {min(numbers):g}, before the experiment's start at {experiment.start:g}."
                 )
-            if None in ends and math.isnan(end):
+            if None in ends and endless:
                 raise ProblemError(f"{where} has no end; give to=..., or until = ... in the experiment.")
             if None in ends and max(numbers, default=end) > end:
                 raise ProblemError(
                     f"{where} looks at {max(numbers):g}, behind the end of the experiment at {end:g}, while an "
                     "aggregate in it has no end; give it to=..."
                 )
+
+
+def has_end(problem: Problem, e: int, name: str) -> bool:
+    """Tell whether quantity `name` is ever complete in experiment number `e`, which may have no end."""
+    return None not in quantities_of(problem).ends[name] or not math.isnan(problem.end_of(problem.experiments[e]))
 
 
 def completion(problem: Problem, estimates: Mapping[str, float], e: int, name: str) -> float:

@@ -25,7 +25,7 @@ from odefit.errors import ProblemError
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 from odefit.problem import Problem
-from odefit.problem.derived import completion, problem_along, quantities_of
+from odefit.problem.derived import completion, has_end, problem_along, quantities_of
 from odefit.problem.resolution import names_in, resolve_in_experiment, symbol_of, tables_in
 from odefit.statistics.covariance import ParameterStatistics
 from odefit.statistics.delta import Estimate, prediction_band, standard_errors, with_interval
@@ -71,6 +71,8 @@ def _along_the_solution(problem: Problem, theta: Array, statistics: ParameterSta
             band = prediction_band(along, compiled, theta, statistics, e, times, names=names, after=True)
             values, errors = (np.vstack((part, np.full(len(names), np.nan))) for part in (band.values, band.errors))
         for column, (name, time) in enumerate(zip(names, when.tolist(), strict=True)):
+            if not has_end(problem, e, name):
+                continue
             row = int(np.searchsorted(times, time))  # that behind the last one is NaN: it is never complete
             label = name if len(problem.experiments) == 1 else f"{name}[{experiment.name}]"
             value, error = float(values[row, column]), float(errors[row, column])
