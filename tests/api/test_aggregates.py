@@ -95,11 +95,11 @@ BEFORE = np.array([0.0, *TIMES[:-1]])
 @pytest.mark.parametrize("method", METHODS)
 def test_values_since_the_row_before(method):
     made = problem(integrator=method, rtol=1e-8)
-    found = np.abs(predictions(made))
+    found = predictions(made)
     wanted = [
         expected(name, since, time, **VALUES) for name in OBSERVED for since, time in zip(BEFORE, TIMES, strict=True)
     ]
-    np.testing.assert_allclose(found, np.abs(wanted), rtol=3e-6, atol=1e-6)
+    np.testing.assert_allclose(found, wanted, rtol=3e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -136,7 +136,7 @@ def test_a_from_column_and_overlapping_intervals():
     wanted = [
         expected(name, begin, time, **VALUES) for name in OBSERVED[:4] for begin, time in zip(since, TIMES, strict=True)
     ]
-    np.testing.assert_allclose(np.abs(predictions(made)), np.abs(wanted), rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(predictions(made), wanted, rtol=1e-6, atol=1e-7)
 
 
 def test_a_missing_value_ends_an_interval():
@@ -145,7 +145,7 @@ def test_a_missing_value_ends_an_interval():
     )
     made = problem().with_measurements(rows)
     wanted = [expected("sum", since, since + 1.0, **VALUES) for since in (0.0, 2.0)]
-    np.testing.assert_allclose(np.abs(made.evaluate().residuals), np.abs(wanted), rtol=1e-6)
+    np.testing.assert_allclose(made.evaluate().residuals, wanted, rtol=1e-6)
 
 
 def test_late_intervals_of_a_large_integral_are_exact():
@@ -164,16 +164,17 @@ def test_extremes_where_the_solution_jumps():
     made = problem(("top",), text=text, values=values, times=np.array([1.0, 2.0]), rtol=1e-9)
     peak = np.exp(-0.5 * 1.2) + 3.0
     found = made.evaluate()
-    np.testing.assert_allclose(np.abs(found.residuals), [1.0, peak], rtol=1e-7)
+    np.testing.assert_allclose(found.residuals, [1.0, peak], rtol=1e-7)
     slope = [-1.2 * np.exp(-0.6), -0.5 * np.exp(-0.6), 1.0]
-    np.testing.assert_allclose(np.abs(found.jacobian), np.abs([[0.0] * 3, slope]), atol=1e-6)
+    np.testing.assert_allclose(found.jacobian, [[0.0] * 3, slope], atol=1e-6)
 
 
 def test_extremes_of_what_changes_faster_than_the_states():
     text = "x' = -0.01*x\nx(0) = 1\ntop = max(x*sin(200*t), over=t)"
     made = problem(("top",), text=text, values={}, times=np.array([1.0, 2.0]))
     found = of.simulate(made, times=[1.0, 2.0])["top"]
-    np.testing.assert_allclose(found, np.exp(-0.01 * (np.array([0.0, 1.0]) + 0.0)), atol=4e-4)
+    crests = (np.pi / 2 + 2 * np.pi * np.array([0, 32])) / 200  # the first ones behind 0 and 1
+    np.testing.assert_allclose(found, np.exp(-0.01 * crests), rtol=1e-6)
 
 
 def test_an_integral_in_an_equation():

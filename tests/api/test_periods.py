@@ -68,7 +68,7 @@ def by_hand(k, w, ts, **_):
 @pytest.mark.parametrize("method", ["rk32", "dopri5", "dop853", "bdf3", "ddm"])
 def test_each_period_has_its_conditions(problem, method):
     found = problem.with_settings(integrator=method, rtol=1e-8).evaluate().residuals
-    np.testing.assert_allclose(np.abs(found), by_hand(**VALUES), atol=2e-6 if method == "bdf3" else 1e-7)
+    np.testing.assert_allclose(found, by_hand(**VALUES), atol=2e-6 if method == "bdf3" else 1e-7)
 
 
 @pytest.mark.parametrize("name", VALUES)
@@ -76,8 +76,7 @@ def test_derivatives(problem, name):
     step = 1e-4
     ahead, behind = (by_hand(**{**VALUES, name: VALUES[name] + h}) for h in (step, -step))
     found = problem.evaluate()
-    sign = np.sign(found.residuals[0])
-    column = sign * found.jacobian[:, list(VALUES).index(name)]
+    column = found.jacobian[:, list(VALUES).index(name)]
     np.testing.assert_allclose(column, (ahead - behind) / (2 * step), atol=1e-7)
 
 

@@ -172,9 +172,8 @@ class Aggregates:
         integral = self._state(f"integral({words})", whole._replace(expression=whole.limited), end)
         if kind == "integral":
             return integral
-        limits = words.split(", over=", 1)[1]
         clock = whole._replace(expression=whole._replace(expression=SX(1.0)).limited)
-        passed = self._state(f"integral(1, over={limits})", clock, end)
+        passed = self._state(f"integral(1, {_limits(options)})", clock, end)
         mean = divide(integral, passed)
         if not self.intervals:  # it is observed when it is complete
             return mean
@@ -198,9 +197,11 @@ def is_point(node: Node, time: str) -> bool:
 
 def _words(call: Call, options: Mapping[str, Node]) -> str:
     """Return the arguments of an aggregate as text: the same for the same aggregate."""
-    parts = [_text(call.operands[0])]
-    parts += [f"{key}={_text(options[key])}" for key in _OPTIONS if key in options]
-    return ", ".join(parts)
+    return f"{_text(call.operands[0])}, {_limits(options)}"
+
+
+def _limits(options: Mapping[str, Node]) -> str:
+    return ", ".join(f"{key}={_text(options[key])}" for key in _OPTIONS if key in options)
 
 
 def _text(root: Node) -> str:
