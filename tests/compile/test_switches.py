@@ -8,7 +8,7 @@ import pytest
 
 import odefit as of
 from odefit.compile import compile_problem
-from odefit.compile.switches import (
+from odefit.compile.switch_kinds import (
     CEIL,
     FLOOR,
     GREATER,
@@ -18,9 +18,8 @@ from odefit.compile.switches import (
     MINUS_SIGN,
     SIGN,
     TRUNCATE,
-    Split,
-    split_at_conditions,
 )
+from odefit.compile.switches import Split, split_at_conditions
 
 T, X, C = ca.SX.sym("t"), ca.SX.sym("x"), ca.SX.sym("c")
 
@@ -83,16 +82,36 @@ def test_parameters_alone_are_no_conditions_in_time():
     assert (found.inputs.numel(), found.on_states) == (0, ())
 
 
-def test_conditions_on_states_are_named():
-    found = split(ca.if_else(X > 2, 1, 0) + ca.fmax(X, C) + ca.if_else(X > T, 1, 0))
+def test_conditions_on_states_are_borders():
+    found = split(ca.if_else(X > 2, 1, 0) + ca.fmax(X, C) + ca.if_else(X > T, 1, 0) + ca.floor(X))
     assert found.inputs.numel() == 0
-    assert found.on_states == ("2<x", "t<x")  # a maximum is continuous: step control sees its corner
+    assert found.on_states == ()
+    assert found.borders.words == ("2<x", "fmax(x,c)", "t<x", "floor(x)")
+    assert found.borders.whole == (False, False, False, True)
+    assert found.borders.level == (1, 1, 1, 1)
+
+
+def test_borders_of_borders():
+    found = split(ca.if_else(ca.fmax(X, C) > 2, X, T))
+    assert found.borders.level == (1, 2)
+
+
+def test_time_compared_with_what_a_border_decides_is_a_border():
+    found = split(ca.if_else(T > ca.if_else(X > 1, 3, 5), X, 0))
+    assert found.inputs.numel() == 0
+    assert found.borders.level == (1, 2)
+
+
+def test_equalities_of_states_are_named():
+    found = split(ca.if_else(X == 2, 1, 0))
+    assert found.on_states == ("x==2",)
+    assert found.borders.kind == ()
 
 
 def test_long_conditions_on_states_are_named_by_their_states():
     long = ca.sin(X) + C
     found = split(ca.if_else(long * ca.exp(long) > long**3, 1, 0))
-    assert found.on_states == ("a condition on x",)
+    assert found.borders.words == ("a condition on x",)
 
 
 @pytest.mark.parametrize(

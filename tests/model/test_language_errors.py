@@ -137,8 +137,6 @@ UNSUPPORTED = [
     ("field c(r)", "fields over a grid", 1),
     ("field T(z, r)", "fields over a grid", 1),
     ("at r=R: D*d(c,r) = j", "boundary conditions at r=... (events at a time are written at t=...)", 1),
-    ('when V < 2.5: stop "cut-off # 1"', "events on a state", 1),
-    ("when x > a: x = b", "events on a state", 1),
     ("y = c(r=R)", "values at a point such as c(r=...)", 1),
     ("y = mean(x, over=r, from=0, to=1)", "aggregates over a grid, such as mean(..., over=r)", 1),
     ("y = d(u, r)", "space derivatives such as d(u, r)", 1),

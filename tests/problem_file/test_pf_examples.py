@@ -301,7 +301,6 @@ BATTERY_STEPS = [
     (r"fields over a grid .*field cp\(x\)", [("field cp(x)\n", "")]),
     ("boundary conditions .*at r=Rn", [("at r=Rn: Dn*d(cn, r) = -I(t)/(an*Ln*F)\n", "")]),
     ("boundary conditions .*at x=Rp", [("at x=Rp: Dp*d(cp, x) = I(t)/(ap*Lp*F)\n", "")]),
-    ("events on a state", [('when V < 2.5: stop "cut-off voltage"\n', "")]),
     ("space derivatives", [("cn' = div(Dn*d(cn, r), r)", "cn' = -Dn*cn/Rn")]),
     ("space derivatives", [("cp' = div(Dp*d(cp, x), x)", "cp' = -Dp*cp/Rp")]),
     (r"values at a point such as cn\(r=", [("cn(r=Rn)", "cn")]),

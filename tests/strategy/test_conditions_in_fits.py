@@ -186,15 +186,15 @@ def test_check_knows_data_at_the_time_of_a_condition(lag):
     assert report.ok, report.text
 
 
-RELAY = "x' = if(x < 1, 1, 0.5) - k*x\nx(0) = 0"
+RELAY = "x' = if(x == 1, 1, 0.5) - k*x\nx(0) = 0"
 
 
-def test_conditions_on_states_are_named():
+def test_equalities_of_states_are_named():
     made = problem({"k": 0.1}, text=RELAY)
-    assert "(x<1)" in check(made).text
+    assert "(x==1)" in check(made).text
     assert "not smooth where states cross a border" in check(made).text.replace("\n  ", " ")
     notices = {notice.code: notice.text for notice in of.fit(made).warnings}
-    assert "x<1" in notices["model.state-condition"]
+    assert "x==1" in notices["model.state-condition"]
     assert "max_step" in notices["model.state-condition"]
 
 

@@ -23,14 +23,15 @@ from typing import Any
 
 import casadi as ca
 
+from odefit.compile.border_functions import border_functions
 from odefit.compile.events import Kind, SymbolicEvents, texts_of
 from odefit.compile.functions import SymbolicFunction
 from odefit.compile.gathering import watched
+from odefit.compile.switch_kinds import EQUAL, UNEQUAL
 from odefit.compile.switches import PIECE_LENGTH, PIECE_START, Split, smooth, split_at_conditions, stretched
 from odefit.compile.table_inputs import PlacedTables, TableShape, TimeCall
-from odefit.errors import ProblemError, UnsupportedError
+from odefit.errors import ProblemError
 from odefit.model import Model
-from odefit.model.events import name_of_held
 from odefit.problem import Experiment, Problem, initial_name, state_of_initial
 from odefit.problem.arguments import computed_in_cells
 from odefit.problem.noise import sigma_expressions
@@ -49,8 +50,8 @@ Pattern = tuple[tuple[str, str | None], ...]
 class Variant:
     """One right-hand side: definitions that are entries of p, expressions put in their place, and shapes of tables.
 
-    `events` are the kinds of what happens.  `moving`: conditions in time or times of events depend on parameters, and
-    start and length of a piece are the last entries of p.
+    `events` are the kinds of what happens.  `moving`: conditions in time or times of events depend on parameters, or
+    there are conditions on states, and start and length of a piece are the last entries of p.
     """
 
     lifted: tuple[str, ...]
@@ -104,14 +105,17 @@ def variant_of(
     lifted += _initial_values_in(problem, [*overrides.values(), *computed.values(), *texts_of(events)])
     fixed = Variant(tuple(lifted), tuple(inlined), tables, events)
     split = split_of(problem, fixed)
-    moving = split is not None and split.depends_on_parameters(model.symbols[model.time])
+    moving = bool(model.state_events) or (
+        split is not None and (split.depends_on_parameters(model.symbols[model.time]) or bool(split.borders.kind))
+    )
     return replace(fixed, moving=moving or (bool(events) and events_of(problem, fixed).moving))
 
 
 def _initial_values_in(problem: Problem, texts: Iterable[str | None]) -> list[str]:
     """Return the names ``A(0)`` in the equations, and in such texts: they are entries of p."""
     model = problem.model
-    events = (one for event in model.events for one in (event.time, *event.changes.values()))
+    events = [one for event in model.events for one in (event.time, *event.changes.values())]
+    events += [one for event in model.state_events for one in (event.condition, *event.changes.values())]
     further = {*sigma_expressions(problem).values(), *texts} - {None}
     read = (problem.expression(text) for text in further if text is not None)
     used = names_in(stack((*model.rhs.values(), *model.definitions.values(), *events, *read)))
@@ -119,21 +123,35 @@ def _initial_values_in(problem: Problem, texts: Iterable[str | None]) -> list[st
 
 
 def split_of(problem: Problem, variant: Variant) -> Split | None:
-    """Return the right-hand side with its conditions in time taken out; None if all of it is one piece."""
+    """Return the right-hand side, and behind it the conditions of events, with conditions taken out.
+
+    None if all of it is one piece.
+    """
     model = problem.model
-    out = stack(_resolved_in(problem, variant, [model.rhs[name] for name in model.states]))
+    conditions = _resolved_in(problem, variant, [event.condition for event in model.state_events])
+    _refuse_equalities(problem, conditions)
+    out = stack([*_resolved_in(problem, variant, [model.rhs[name] for name in model.states]), *conditions])
     states = stack(model.symbols[name] for name in model.states)
     corners = {shape.name: shape.corners for shape in variant.tables}
     time, begin = model.symbols[model.time], beginning_of(problem)
-    split = split_at_conditions(out, time, states, begin, corners, held=model.held)
+    held = [name for name in model.held if name not in model.gathered]
+    split = split_at_conditions(out, time, states, begin, corners, held=held)
     if split is None:
         return smooth(out) if variant.events else None
-    for name in model.held:
-        if name in names_in(split.switches):
-            raise UnsupportedError(
-                f"a condition in time that depends on '{name_of_held(name)}', which an event changes"
-            )
     return split
+
+
+def _refuse_equalities(problem: Problem, conditions: list[Any]) -> None:
+    """Refuse events whose condition is true at single moments, which nobody would meet."""
+    model = problem.model
+    states = stack(model.symbols[name] for name in model.states)
+    for event, condition in zip(model.state_events, conditions, strict=True):
+        split = split_at_conditions(condition, model.symbols[model.time], states)
+        if split is not None and (split.on_states or {EQUAL, UNEQUAL} & {*split.kind}):
+            raise ProblemError(
+                f"the event '{event.text}' compares with == or !=, which changes for single moments only; write <, <=, "
+                "> or >=."
+            )
 
 
 def events_of(problem: Problem, variant: Variant) -> SymbolicEvents:
@@ -290,8 +308,13 @@ def model_functions(
         functions["watch"] = watch
     if texts:
         functions["sigma"] = SymbolicFunction("sigma", time, by_measurement, ("y", "p", "a"), observed[m:])
-    if split is not None and (split.inputs.numel() or variant.events):
+    if split is not None and (split.inputs.numel() or split.borders.kind or variant.events):
         functions["switches"] = _switch_function(split, time, ca.vertcat(p, piece))
+    if split is not None and (split.borders.kind or model.state_events):
+        u = ca.vertcat(tables.inputs, split.inputs, split.borders.inputs)
+        parts = tables.placed(split.borders.functions), split.out[n:], time, y, ca.vertcat(p, piece), u
+        for function in border_functions(*parts):
+            functions[function.name] = function
     if split is not None and variant.events:
         for function in events_of(problem, variant).functions(time, y, ca.vertcat(p, piece)):
             functions[function.name] = function
@@ -312,10 +335,11 @@ def _right_hand_side(
     split: Split, tables: PlacedTables, time: Any, y: Any, p: Any, *, moving: bool
 ) -> SymbolicFunction:
     """Return the right-hand side within a piece; with moving ends in the fraction of the piece."""
-    out, piece = tables.placed(split.out, within_piece=True), ca.SX(0, 1)
+    out, piece = tables.placed(split.out[: y.numel()], within_piece=True), ca.SX(0, 1)
     if moving:
         out, time, piece = stretched(out, time)
-    arrays = (("y", y), ("p", ca.vertcat(p, piece)), ("u", ca.vertcat(tables.inputs, split.inputs)))
+    u = ca.vertcat(tables.inputs, split.inputs, split.borders.inputs)
+    arrays = (("y", y), ("p", ca.vertcat(p, piece)), ("u", u))
     return SymbolicFunction("rhs", time, arrays, ("y", "p"), out, directional=True)
 
 

@@ -14,6 +14,8 @@ supplied, which a state of its own holds, and lowers it again.  What a state is 
 Where a later period of an experiment begins, states are set, those among them that hold what it replaces
 (`odefit.problem.periods`).  Its a_2 is where the period before begins: it cannot begin earlier.
 
+An event on a condition is a kind without occurrences: nobody knows beforehand how often it happens.
+
 Where a moment depends on parameters, so do the ends of pieces; see `odefit.compile.switches`.
 """
 
@@ -35,7 +37,7 @@ from odefit.problem.events import Dose
 from odefit.problem.periods import PeriodChange, changes_of_periods
 from odefit.problem.resolution import names_in, tables_in
 
-AT_ONCE, BEGIN, END, PERIOD = range(4)
+AT_ONCE, BEGIN, END, PERIOD, WHEN = range(5)
 N_ARGUMENTS = 3
 Integers = npt.NDArray[np.int64]
 Array = npt.NDArray[np.float64]
@@ -47,7 +49,8 @@ class Kind(NamedTuple):
     Attributes
     ----------
     statement
-        Number of the event of the model; -1: it is a dose, or belongs to a period.
+        Number of the event of the model, among those at a time or those on a condition; -1: it is a dose, or belongs to
+        a period.
     target, how
         The state, and "add" or "set".
     time, amount, duration
@@ -55,7 +58,8 @@ class Kind(NamedTuple):
     lag, fraction
         Of the target, as texts.
     part
-        AT_ONCE, or BEGIN or END of one that takes time; PERIOD: a state that is set where a period begins, no dose.
+        AT_ONCE, or BEGIN or END of one that takes time; PERIOD: a state that is set where a period begins, no dose;
+        WHEN: it happens on a condition.
     before
         Where the period before that one begins, if that is an expression.
     """
@@ -123,11 +127,12 @@ NO_OCCURRENCES = Occurrences(np.empty(0, np.int64), np.empty(0))
 
 
 def kinds_of(problem: Problem, experiment: Experiment) -> tuple[Kind, ...]:
-    """Return the kinds of events of an experiment: those of the model first."""
+    """Return the kinds of events of an experiment: those of the model at a time first, those on a condition last."""
     statements = (Kind(statement=k) for k in range(len(problem.model.events)))
     periods = (_kind_of_change(change) for change in changes_of_periods(problem.model, experiment))
     doses = (kind for dose in experiment.events for kind in _kinds_of_dose(problem, dose))
-    return tuple(dict.fromkeys((*statements, *periods, *doses)))
+    on_conditions = (Kind(statement=k, part=WHEN) for k in range(len(problem.model.state_events)))
+    return tuple(dict.fromkeys((*statements, *periods, *doses, *on_conditions)))
 
 
 def _kind_of_change(change: PeriodChange) -> Kind:
@@ -207,6 +212,8 @@ class SymbolicEvents:
 
     @staticmethod
     def _statement(problem: Problem, kind: Kind) -> tuple[Any, dict[str, Any]]:
+        if kind.part == WHEN:
+            return ca.SX(0), dict(problem.model.state_events[kind.statement].changes)
         event = problem.model.events[kind.statement]
         return event.time, dict(event.changes)
 

@@ -54,7 +54,7 @@ class ExperimentTables:
             for times, knots in zip((jumps, kinks), found, strict=True):
                 times.append((knots - call.shift) / call.rate)
         switches = model.switches
-        self._n_further = 0 if switches is None else switches.kind.size
+        self._n_further = 0 if switches is None else switches.n_inputs
         if switches is not None and switches.moving:  # steps that move with their piece do not end at a fixed time
             jumps, kinks = [*jumps, *kinks], [np.empty(0)]
         self.jumps = np.unique(np.concatenate(jumps))

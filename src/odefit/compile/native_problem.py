@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from odefit.compile.border_functions import BorderFunctions, native_borders
 from odefit.compile.conditions import (
     Pattern,
     Variant,
@@ -56,7 +57,9 @@ class Switches:
         Whether they, or times of events, depend on parameters: then the right-hand side is one in the fraction of a
         piece, and the last two entries of p are start and length of the piece.
     events
-        What happens at times, None if nothing does.
+        What happens, None if nothing does.
+    borders
+        Conditions on states, and of events; None if there are none.
     """
 
     function: NativeFunction
@@ -67,6 +70,12 @@ class Switches:
     kind: Integers
     moving: bool
     events: EventFunctions | None = None
+    borders: BorderFunctions | None = None
+
+    @property
+    def n_inputs(self) -> int:
+        """Number of inputs that conditions are."""
+        return self.kind.size + (0 if self.borders is None else self.borders.kind.size)
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,4 +214,7 @@ def _switches(library: FunctionLibrary, split: Split, problem: Problem, variant:
         symbolic = events_of(problem, variant)
         events = EventFunctions(library["moments"], library["changes"], symbolic.first_change, symbolic.target)
     arrays = (np.array(column, dtype=np.int64) for column in columns)
-    return Switches(library["switches"], *arrays, moving=variant.moving, events=events)
+    borders, model = None, problem.model
+    if split.borders.kind or model.state_events:
+        borders = native_borders(library, split, len(model.states), model.state_events, len(variant.events))
+    return Switches(library["switches"], *arrays, moving=variant.moving, events=events, borders=borders)

@@ -181,6 +181,9 @@ class CompiledStructure:
                 used[model.switches.events.moments.col.astype(np.int64)] = True
                 col = model.switches.events.changes.col.astype(np.int64)
                 used[col[col >= 1 + n] - 1 - n] = True
+            if model.switches.borders is not None:  # of ((time, y, y'), p)
+                col = model.switches.borders.function.col.astype(np.int64)
+                used[col[col >= 1 + 2 * n] - 1 - 2 * n] = True
         if model.gathering.watch is not None:  # of ((t, y), p)
             col = model.gathering.watch.col.astype(np.int64)
             used[col[col >= 1 + n] - 1 - n] = True

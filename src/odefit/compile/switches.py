@@ -1,4 +1,4 @@
-"""Conditions in time: from a right-hand side with jumps to one that is smooth within a *piece*.
+"""Conditions: from a right-hand side with jumps to one that is smooth within a *piece*.
 
 No step may cross a jump of the right-hand side.  A comparison of two expressions of time and parameters,
 ``t >= lag`` say, changes only where g = t - lag is zero.  So every such comparison is taken out of the expressions and
@@ -33,8 +33,17 @@ say, has a comparison ``x >= k`` for each knot k, an input like all others, and 
 whose comparison is true: in a piece of length zero too, this is what the order of times says.  Corners of other tables
 end pieces in the same way.
 
-What depends on states is left as it is; `Split.on_states` names where it jumps.  So is a comparison that changes at no
-time behind the beginning: ``if(r > 0, sin(r)/r, 1)`` says what holds at r = 0 itself.
+A comparison that changes at no time behind the beginning is left as it is: ``if(r > 0, sin(r)/r, 1)`` says what holds
+at r = 0 itself.
+
+**States.**  A comparison of what depends on states is an input in the same way.  Where it changes is not known
+beforehand: the *borders* g(t, y, p, u) are watched while the piece is integrated, which ends where one is crossed.  So
+are comparisons of time with what events or other borders change.  A border may depend on inputs of others, of lower
+level.  An input of a border can have the value `AS_IT_IS`, too: then the condition itself decides, in every evaluation.
+(What is beyond a border may not exist, ``if(x > 0, sqrt(x), 0)``, and steps go a little beyond.)
+
+Whether two numbers are equal, ``x == 1``, is left as it is: it is true at single moments.  `Split.on_states` names
+such, and tables of a state with so many steps that they are not watched.
 """
 
 from __future__ import annotations
@@ -46,18 +55,18 @@ from typing import Any, NamedTuple
 
 import casadi as ca
 
+from odefit.compile.condition_inputs import ConditionInputs
 from odefit.compile.switch_kinds import (
     CEIL,
     EQUAL,
     FLOOR,
-    GREATER,
     GREATER_EQUAL,
     LESS,
     LESS_EQUAL,
-    MINUS_SIGN,
     SIGN,
     TRUNCATE,
     UNEQUAL,
+    as_it_is,
 )
 from odefit.errors import UnsupportedError
 from odefit.model.table_calls import CALL, call_table, has_table, table_of_symbol
@@ -66,17 +75,13 @@ PIECE_START, PIECE_LENGTH = "(start of the piece)", "(length of the piece)"
 """Names of the two entries of p, the last ones, that kernels fill for pieces with moving ends."""
 
 _COMPARED = {ca.OP_LT: LESS, ca.OP_LE: LESS_EQUAL, ca.OP_EQ: EQUAL, ca.OP_NE: UNEQUAL}
-_SWAPPED = {
-    LESS: GREATER, GREATER: LESS, LESS_EQUAL: GREATER_EQUAL, GREATER_EQUAL: LESS_EQUAL, EQUAL: EQUAL, UNEQUAL: UNEQUAL,
-    SIGN: MINUS_SIGN,
-}  # fmt: skip
 _ROUNDED = {ca.OP_FLOOR: FLOOR, ca.OP_CEIL: CEIL}
 _EXTREMES = {ca.OP_FMIN: LESS_EQUAL, ca.OP_FMAX: GREATER_EQUAL}
 _CONTINUOUS = frozenset([*_EXTREMES, ca.OP_FABS])
 _NOT_SMOOTH = frozenset(
     [*_COMPARED, *_ROUNDED, *_EXTREMES, ca.OP_SIGN, ca.OP_FABS, ca.OP_FMOD, ca.OP_COPYSIGN]
 )  # fmt: skip
-_DEEP = 1_000_000  # levels of an expression that are compared
+_EQUALITIES = frozenset([ca.OP_EQ, ca.OP_NE])
 _binary: Any = ca.SX.binary
 _unary: Any = ca.SX.unary
 
@@ -85,11 +90,43 @@ class Corners(NamedTuple):
     """Where a table is not smooth.
 
     `stepwise`: it is constant between two knots.  `knots`: those of each argument, the first one first if it is
-    stepwise; empty if its arguments are states, or multiples of time plus a number.
+    stepwise; empty if its arguments are multiples of time plus a number.  `ends`: first and last knot of a linear table
+    of one argument, and whether it is constant beyond them.
     """
 
     stepwise: bool
     knots: tuple[tuple[float, ...], ...] = ()
+    ends: tuple[float, float, bool] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Borders:
+    """Conditions on states that are inputs, in the order in which they were met.
+
+    Attributes
+    ----------
+    inputs
+        Their symbols, a column.
+    functions
+        The g, a column; functions of t, y, p and all inputs.
+    level, whole
+        Per border: its level, whether whole numbers count and not only zero.
+    border_of, kind
+        Per input: its border, and what it is of it.
+    words
+        Per border: the condition as text.
+    """
+
+    inputs: Any
+    functions: Any
+    level: tuple[int, ...] = ()
+    whole: tuple[bool, ...] = ()
+    border_of: tuple[int, ...] = ()
+    kind: tuple[int, ...] = ()
+    words: tuple[str, ...] = ()
+
+
+NO_BORDERS = Borders(ca.SX(0, 1), ca.SX(0, 1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +144,9 @@ class Split:
     switch_of, kind
         Per input: its switch, and what it is of it.
     on_states
-        Conditions on states, and tables of them with steps, as text; not `min`, `max` and `abs`, which are continuous.
+        What jumps where states have certain values and is no input, as text.
+    borders
+        Conditions on states.
     """
 
     out: Any
@@ -119,6 +158,7 @@ class Split:
     switch_of: tuple[int, ...]
     kind: tuple[int, ...]
     on_states: tuple[str, ...]
+    borders: Borders = NO_BORDERS
 
     def depends_on_parameters(self, time: Any) -> bool:
         """Tell whether a switch depends on more than time and inputs: then its times may move."""
@@ -128,12 +168,17 @@ class Split:
 
 @dataclass(slots=True)
 class _Value:
-    """A register of the tape: its expression, what it depends on, and the highest level of its inputs."""
+    """A register of the tape: its expression, what it depends on, and the highest level of its inputs.
+
+    `late`: it changes between pieces in a way that is not known beforehand.  `depth` is the highest level of borders.
+    """
 
     expression: Any
     of_time: bool = False
     of_states: bool = False
     level: int = 0
+    late: bool = False
+    depth: int = 0
 
 
 def smooth(out: Any) -> Split:
@@ -177,16 +222,12 @@ class _Walk:
         tables: Mapping[str, Corners],
         held: Collection[str],
     ) -> None:
-        self._time, self._names, self._begin, self._tables = arguments[0], set(names), begin, tables
+        self._time, self._begin, self._tables = arguments[0], begin, tables
         self._held = frozenset(held)
         self._arguments = arguments
-        self._pairs: list[tuple[Any, Any]] = []  # switches g = a - b
-        self._level: list[int] = []
-        self._whole: list[bool] = []
-        self._inputs: list[Any] = []
-        self._switch_of: list[int] = []
-        self._kind: list[int] = []
-        self._on_states: dict[str, None] = {}
+        taken = set(names)
+        self._in_time, self._on_states = ConditionInputs(taken), ConditionInputs(taken)
+        self._left: dict[str, None] = {}
 
     def split(self, function: Any, operations: list[int]) -> Split:
         """Return what the tape comes to."""
@@ -200,48 +241,62 @@ class _Walk:
                 register[result[0]] = _Value(ca.SX(function.instruction_constant(k)))
             elif operation == ca.OP_INPUT:
                 symbol = self._arguments[places[0]][places[1]]
-                of_states = places[0] == 1 and symbol.name() not in self._held
-                register[result[0]] = _Value(symbol, of_time=places[0] == 0, of_states=of_states)
+                held = symbol.name() in self._held
+                register[result[0]] = _Value(symbol, places[0] == 0, places[0] == 1 and not held, late=held)
             else:
                 register[result[0]] = self._apply(operation, [register[i] for i in places])
-        switches = [a - b for a, b in self._pairs]
+        in_time, on_states = self._in_time, self._on_states
+        switches = in_time.differences()
         slopes = [ca.jtimes(g, self._time, ca.SX(1)) for g in switches]
         return Split(
             out=out,
-            inputs=ca.vertcat(*self._inputs) if self._inputs else ca.SX(0, 1),
+            inputs=in_time.column(),
             switches=ca.vertcat(*switches) if switches else ca.SX(0, 1),
-            level=tuple(self._level),
+            level=tuple(in_time.level),
             affine=tuple(not ca.depends_on(slope, self._time) for slope in slopes),
-            whole=tuple(self._whole),
-            switch_of=tuple(self._switch_of),
-            kind=tuple(self._kind),
-            on_states=tuple(self._on_states),
+            whole=tuple(in_time.whole),
+            switch_of=tuple(in_time.switch_of),
+            kind=tuple(in_time.kind),
+            on_states=tuple(self._left),
+            borders=Borders(
+                on_states.column(),
+                ca.vertcat(*on_states.differences()) if on_states.pairs else ca.SX(0, 1),
+                tuple(on_states.level),
+                tuple(on_states.whole),
+                tuple(on_states.switch_of),
+                tuple(on_states.kind),
+                tuple(on_states.words),
+            ),
         )
 
     def _apply(self, operation: int, operands: list[_Value]) -> _Value:
-        """Return the value of an operation; one that is not smooth in time alone gets an input."""
+        """Return the value of an operation; one that is not smooth gets an input."""
         if operation == CALL:
             return self._call(*operands)
         parts = [operand.expression for operand in operands]
         plain = _unary(operation, parts[0]) if len(parts) == 1 else _binary(operation, parts[0], parts[1])
         of_time, of_states = any(o.of_time for o in operands), any(o.of_states for o in operands)
-        level = max(o.level for o in operands)
+        value = _Value(
+            plain, of_time, of_states, max(o.level for o in operands), any(o.late for o in operands),
+            max(o.depth for o in operands),
+        )  # fmt: skip
         if operation not in _NOT_SMOOTH or not (of_time or of_states):
-            return _Value(plain, of_time, of_states, level)
-        if of_states:
-            if operation not in _CONTINUOUS:
-                self._on_states[self._words(plain)] = None
-            return _Value(plain, of_time, of_states, level)
+            return value
+        if of_states and operation in _EQUALITIES:
+            self._left[self._words(plain)] = None
+            return value
+        if of_states or value.late:
+            return self._with_input(operation, parts, value, self._on_states)
         if operation not in _ROUNDED and self._is_settled(parts):
-            return _Value(plain, of_time, of_states, level)
+            return value
         if has_table(ca.vertcat(*parts)):
             if operation in _CONTINUOUS:
-                return _Value(plain, of_time, of_states, level)
+                return value
             raise UnsupportedError(
                 f"a condition in time, or min and max, that depends on the table '{_a_table_in(parts)}' (put it into "
                 "the values of the table, or take one of kind 'hold')"
             )
-        return self._with_input(operation, parts, _text(plain), level)
+        return self._with_input(operation, parts, value, self._in_time)
 
     def _is_settled(self, parts: list[Any]) -> bool:
         """Tell whether a difference of numbers and of time changes its sign at no time behind the beginning."""
@@ -252,25 +307,44 @@ class _Walk:
         return found is not None and -found[0] / found[1] <= self._begin
 
     def _call(self, table: _Value, argument: _Value) -> _Value:
-        """Return the call of a table; at a time that is no known one its corners end pieces."""
-        x, level = argument.expression, max(table.level, argument.level)
+        """Return the call of a table; where its argument is no known time its corners end pieces."""
+        x, level, depth = argument.expression, max(table.level, argument.level), max(table.depth, argument.depth)
         name, place = _called(table.expression)
         corners = self._tables.get(name, Corners(False))
         of_time, of_states = argument.of_time, table.of_states or argument.of_states
-        if argument.of_states:
-            if corners.stepwise:
-                self._on_states[f"{name}({_text(x)}) of kind 'hold'"] = None
-        elif argument.of_time and is_switched(x, self._time, corners):
-            knots = [ca.SX(knot) for knot in corners.knots[place]]
+        late, constant = table.late or argument.late, corners.stepwise
+        knots = [ca.SX(knot) for knot in corners.knots[place]] if corners.knots else []
+        dynamic = argument.of_states or (argument.of_time and argument.late)
+        if dynamic and corners.stepwise and not knots:
+            self._left[f"{name}({_text(x)}) of kind 'hold'"] = None
+        if knots and (dynamic or (argument.of_time and is_switched(x, self._time, corners))):
             inputs = [
-                self._input(x, knot, GREATER_EQUAL, f"{_text(x)} >= {knot}", level)
+                self._comparison(x, knot, f"{_text(x)} >= {knot}", argument, dynamic=dynamic)
                 for knot in (knots[1:] if corners.stepwise else knots)
             ]
-            level += 1
+            level, depth, late = (level, depth + 1, True) if dynamic else (level + 1, depth, late)
             if corners.stepwise:
                 x = _held(x, knots, inputs)
-        constant = corners.stepwise and not argument.of_states
-        return _Value(call_table(table.expression, (x,)), table.of_time or (of_time and not constant), of_states, level)
+            elif dynamic and corners.ends is not None:
+                line = _line(table.expression, x, knots, inputs, corners.ends)
+                return _Value(line, of_time, of_states, level, late, depth)
+        else:
+            constant = constant and not argument.of_states
+        return _Value(
+            call_table(table.expression, (x,)),
+            table.of_time or (of_time and not constant),
+            of_states and not (constant and not table.of_states),
+            level,
+            late,
+            depth,
+        )
+
+    def _comparison(self, x: Any, knot: Any, name: str, argument: _Value, *, dynamic: bool) -> Any:
+        """Return whether an argument of a table is at a knot or behind it, as an input."""
+        if not dynamic:
+            return self._in_time.symbol(x, knot, GREATER_EQUAL, name, argument.level) != 0
+        u = self._on_states.symbol(x, knot, GREATER_EQUAL, name, argument.depth)
+        return _decided(u, GREATER_EQUAL, x >= knot, u != 0)
 
     def _words(self, condition: Any) -> str:
         """Return a condition as text; of one that is too long for that, the states in it."""
@@ -281,57 +355,50 @@ class _Walk:
         names = {symbol.name() for symbol in ca.symvar(condition)}
         return "a condition on " + ", ".join(n for i in range(states.numel()) if (n := states[i].name()) in names)
 
-    def _with_input(self, operation: int, parts: list[Any], name: str, level: int) -> _Value:
-        """Return an operation on time and parameters that is not smooth, by means of an input."""
-        x, zero = parts[0], ca.SX(0)
+    def _with_input(self, operation: int, parts: list[Any], value: _Value, inputs: ConditionInputs) -> _Value:
+        """Return an operation that is not smooth by means of an input; `value` is what it is without."""
+        x, zero, plain, on_states = parts[0], ca.SX(0), value.expression, inputs is self._on_states
+        below = value.depth if on_states else value.level
+
+        def symbol(a: Any, b: Any, kind: int, name: str) -> Any:
+            return inputs.symbol(a, b, kind, name, below)
+
+        def result(kind: int, u: Any, expression: Any, *, constant: bool) -> _Value:
+            """Return the value that is `expression` with input `u`; `constant`: within a piece."""
+            if not on_states:
+                return _Value(expression, not constant, level=value.level + 1, late=value.late, depth=value.depth)
+            decided = _decided(u, kind, plain, expression)
+            of_time, of_states = value.of_time and not constant, value.of_states and not constant
+            return _Value(decided, of_time, of_states, value.level, True, value.depth + 1)
+
+        name = self._words(plain) if on_states else _text(plain)
+        sign_name = f"sign({self._words(x) if on_states else _text(x)})"
         if operation in _COMPARED:
-            u = self._input(x, parts[1], _COMPARED[operation], name, level)
-            return _Value(u != 0, level=level + 1)  # a condition, which selects
-        if operation == ca.OP_SIGN:
-            return _Value(self._input(x, zero, SIGN, name, level), level=level + 1)
-        if operation in _ROUNDED:
-            return _Value(self._input(x, zero, _ROUNDED[operation], name, level), level=level + 1)
+            kind = _COMPARED[operation]
+            u = symbol(x, parts[1], kind, name)
+            return result(kind, u, u != 0, constant=True)  # a condition, which selects
+        if operation in (ca.OP_SIGN, *_ROUNDED):
+            kind = SIGN if operation == ca.OP_SIGN else _ROUNDED[operation]
+            u = symbol(x, zero, kind, name)
+            return result(kind, u, u, constant=True)
         if operation == ca.OP_FABS:
-            return _Value(self._input(x, zero, SIGN, f"sign({_text(x)})", level) * x, True, level=level + 1)
+            u = symbol(x, zero, SIGN, sign_name)
+            return result(SIGN, u, u * x, constant=False)
         if operation == ca.OP_FMOD:
-            u = self._input(x / parts[1], zero, TRUNCATE, f"trunc({_text(x / parts[1])})", level)
-            return _Value(x - parts[1] * u, True, level=level + 1)
+            u = symbol(x / parts[1], zero, TRUNCATE, f"trunc({_text(x / parts[1])})")
+            return result(TRUNCATE, u, x - parts[1] * u, constant=False)
         if operation == ca.OP_COPYSIGN:
-            size = self._input(x, zero, SIGN, f"sign({_text(x)})", level) * x
-            sign = self._input(parts[1], zero, SIGN, f"sign({_text(parts[1])})", level)
-            return _Value(size * sign, True, level=level + 1)
-        u = self._input(x, parts[1], _EXTREMES[operation], name, level)
-        return _Value(ca.if_else(u != 0, x, parts[1]), True, level=level + 1)
+            size = symbol(x, zero, SIGN, sign_name)
+            sign = symbol(parts[1], zero, SIGN, f"sign({_text(parts[1])})")
+            return result(SIGN, size, size * x * sign, constant=False)
+        kind = _EXTREMES[operation]
+        u = symbol(x, parts[1], kind, name)
+        return result(kind, u, ca.if_else(u != 0, x, parts[1]), constant=False)
 
-    def _input(self, a: Any, b: Any, kind: int, name: str, level: int) -> Any:
-        """Return the symbol of an input; equal ones share one, and equal pairs a switch."""
-        whole = kind in (FLOOR, CEIL, TRUNCATE)
-        if kind == SIGN and a.op() == ca.OP_SUB:  # of a difference: the switch of a comparison
-            a, b = a.dep(0), a.dep(1)
-        switch, kind = self._switch(a, b, kind, whole, level)
-        for u, other, of in zip(self._inputs, self._switch_of, self._kind, strict=True):
-            if (other, of) == (switch, kind):
-                return u
-        while name in self._names:
-            name += "'"
-        self._names.add(name)
-        self._inputs.append(ca.SX.sym(name))
-        self._switch_of.append(switch)
-        self._kind.append(kind)
-        return self._inputs[-1]
 
-    def _switch(self, a: Any, b: Any, kind: int, whole: bool, level: int) -> tuple[int, int]:
-        """Return the switch of a - b, perhaps that of b - a, and what the input is of it."""
-        for number, (c, d) in enumerate(self._pairs):
-            if self._whole[number] == whole:
-                if ca.is_equal(a, c, _DEEP) and ca.is_equal(b, d, _DEEP):
-                    return number, kind
-                if kind in _SWAPPED and ca.is_equal(a, d, _DEEP) and ca.is_equal(b, c, _DEEP):
-                    return number, _SWAPPED[kind]
-        self._pairs.append((a, b))
-        self._level.append(level + 1)
-        self._whole.append(whole)
-        return len(self._pairs) - 1, kind
+def _decided(u: Any, kind: int, plain: Any, expression: Any) -> Any:
+    """Return an expression with the input of a border, or the plain one where this leaves the decision to it."""
+    return ca.if_else(u == as_it_is(kind), plain, expression)
 
 
 def affine_in(expression: Any, time: Any) -> tuple[float, float] | None:
@@ -353,12 +420,32 @@ def is_switched(argument: Any, time: Any, corners: Corners) -> bool:
     return bool(corners.knots) and not has_table(argument) and affine_in(argument, time) is None
 
 
-def _held(x: Any, knots: list[Any], inputs: list[Any]) -> Any:
+def _held(x: Any, knots: list[Any], reached: list[Any]) -> Any:
     """Return the knot whose value a stepwise table has at `x`; `x` itself before the first one."""
     held = ca.fmin(x, knots[0])
-    for knot, u in zip(knots[1:], inputs, strict=True):
-        held = ca.if_else(u != 0, knot, held)
+    for knot, there in zip(knots[1:], reached, strict=True):
+        held = ca.if_else(there, knot, held)
     return held
+
+
+def _line(table: Any, x: Any, knots: list[Any], reached: list[Any], ends: tuple[float, float, bool]) -> Any:
+    """Return a linear table as the straight line of the piece that `x` is in, which goes on behind its corners."""
+    first, last, is_held = ends
+    inner = [(knot, there) for knot, there in zip(knots, reached, strict=True) if first < float(knot) < last]
+    points = [ca.SX(first), *(knot for knot, _ in inner), ca.SX(last)]
+    left, right = points[0], points[1]
+    for (knot, there), end in zip(inner, points[2:], strict=True):
+        left, right = ca.if_else(there, knot, left), ca.if_else(there, end, right)
+    at_left, at_right = call_table(table, (left,)), call_table(table, (right,))
+    line = at_left + (x - left) / (right - left) * (at_right - at_left)
+    if not is_held:  # beyond its ends the table knows best what to do
+        return ca.if_else(ca.logic_or(x < first, x > last), call_table(table, (x,)), line)
+    for knot, there in zip(knots, reached, strict=True):
+        if float(knot) <= first:
+            line = ca.if_else(there, line, call_table(table, (ca.SX(first),)))
+        elif float(knot) >= last:
+            line = ca.if_else(there, call_table(table, (ca.SX(last),)), line)
+    return line
 
 
 def _called(table: Any) -> tuple[str, int]:

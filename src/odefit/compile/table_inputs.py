@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import casadi as ca
 
 from odefit.compile.switches import Corners, affine_in, is_switched
-from odefit.compile.table_data import corner_knots
+from odefit.compile.table_data import axes_of, corner_knots
 from odefit.errors import UnsupportedError
 from odefit.model.table_calls import call_table, calls_in, table_of_symbol, with_calls_replaced
 from odefit.native.table_slots import MIDDLE, SLOT
@@ -44,7 +44,8 @@ DERIVATIVES = {0: (1, 2), 1: (3, 4), 2: (4, 5)}
 
 
 MOST_SWITCHES = 100
-"""Of a table that is called at a time which is no multiple of time plus a number: more corners are not switches."""
+"""Of a table that is called at a state, or a time which is no multiple of time plus a number: more corners are no
+switches."""
 
 
 class TableShape(NamedTuple):
@@ -77,22 +78,25 @@ def shapes_of(problem: Problem, experiment: Experiment) -> tuple[TableShape, ...
         corners = Corners(table.kind == "hold")
         if name in switched:
             knots = corner_knots(table)
-            corners = Corners(corners.stepwise, knots if max(map(len, knots)) <= MOST_SWITCHES else ())
+            ends = None
+            if table.kind == "linear" and table.arguments == 1:
+                ends = float(axes_of(table)[0][0]), float(axes_of(table)[0][-1]), table.outside == "hold"
+            corners = Corners(corners.stepwise, knots if max(map(len, knots)) <= MOST_SWITCHES else (), ends)
         shapes.append(TableShape(name, table.arguments, table.names, corners))
     return tuple(shapes)
 
 
 def _switched_tables(problem: Problem) -> Iterator[str]:
-    """Yield the tables that are called, somewhere, at a time that is no multiple of time plus a number."""
+    """Yield the tables that are called, somewhere, at a state or a time that is no multiple of time plus a number."""
     model = problem.model
     time, states = model.symbols[model.time], {*model.states}
     some = [e for e in problem.experiments if any(isinstance(value, str) for value in e.overrides.values())]
     for experiment in (None, *some):
-        rhs = [resolve_in_experiment(problem, one, experiment) for one in model.rhs.values()]
-        for name, arguments in calls_in(ca.vertcat(*rhs)):
+        conditions = (event.condition for event in model.state_events)
+        parts = [resolve_in_experiment(problem, one, experiment) for one in (*model.rhs.values(), *conditions)]
+        for name, arguments in calls_in(ca.vertcat(*parts)):
             for argument in arguments:
-                symbols = names_in(argument)
-                if time.name() in symbols and not symbols & states and affine_in(argument, time) is None:
+                if names_in(argument) & {time.name(), *states} and affine_in(argument, time) is None:
                     yield name
 
 

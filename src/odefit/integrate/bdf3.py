@@ -236,18 +236,28 @@ def _differentiate(task, e, room, t, h, t_new):
 
 @kernel(inline=True)
 def _interpolate(task, room, t, h, t_new, t_out, derivative):
+    if room.memory[_H_LAST] == 0.0:
+        differences_of(room.s_path, room.s_now, room.r.shape[1])
+    _evaluate(task, room, h, (t_new - t_out) / h, derivative, room.s_out.shape[1])
+
+
+@kernel(inline=True)
+def _peek(task, room, t, h, t_new, t_out, derivative):
+    _evaluate(task, room, h, (t_new - t_out) / h, derivative, 0)
+
+
+@kernel(inline=True)
+def _evaluate(task, room, h, nu, derivative, n1):
     """Evaluate the cubic through the arc, whose differences are `now`; of the first arc they are made of its points."""
-    nu = (t_new - t_out) / h
     if room.memory[_H_LAST] == 0.0:
         differences_of(room.path, room.now, task.n)
-        differences_of(room.s_path, room.s_now, room.r.shape[1])
     if derivative > 0:  # the first one: there is no second order
         for i in range(task.n):
             room.y_out[0, i] = -interpolated_slope(room.now, nu, i) / h
         return
     for i in range(task.n):
         room.y_out[0, i] = interpolated_value(room.now, nu, i)
-    for i in range(room.s_out.shape[1]):
+    for i in range(n1):
         room.s_out[0, i] = interpolated_value(room.s_now, nu, i)
 
 
@@ -305,7 +315,9 @@ class Bdf3(SingleMethod):
     kernel = staticmethod(
         time_loop(
             "bdf3_solve",
-            Method(3, _make_room, _seed, _begin, _attempt, _differentiate, _retry, _interpolate, _advance, _current),
+            Method(
+                3, _make_room, _seed, _begin, _attempt, _differentiate, _retry, _interpolate, _advance, _current, _peek
+            ),
             implicit=True,
         )
     )

@@ -47,6 +47,14 @@ class Status(IntEnum):
     EVENT_TOO_EARLY = 15
     UNDEFINED_EVENT = 16
     NONFINITE_EVENT = 17
+    ROOM_FOR_CROSSINGS = 18
+    TOO_MANY_CROSSINGS = 19
+    UNDEFINED_BORDER = 20
+    CHATTERING = 21
+    ZENO = 22
+    GRAZING = 23
+    CASCADE = 24
+    ENDED = 25
 
     @property
     def sentence(self) -> str:
@@ -107,7 +115,33 @@ _SENTENCES = {
         "parameters within their bounds"
     ),
     Status.NONFINITE_EVENT: "the event at t = {t} gives '{cause}' a value that is not a finite number",
+    Status.ROOM_FOR_CROSSINGS: "conditions on states change more often up to t = {t} than there was room for",
+    Status.TOO_MANY_CROSSINGS: (
+        "conditions on states have changed 100 000 times up to t = {t}, the last one '{cause}'; write the model "
+        "without so many events, or end the experiment earlier"
+    ),
+    Status.UNDEFINED_BORDER: (
+        "the condition '{cause}' compares something that is not a number at t = {t} (a root or logarithm of a negative "
+        "number?); write it so that it has a value for all states"
+    ),
+    Status.CHATTERING: (
+        "the condition '{cause}' changes to and fro without end at t = {t}: on both sides the equations lead back to "
+        "the border; write the motion along it as equations of its own, or give the condition two thresholds"
+    ),
+    Status.ZENO: (
+        "events follow each other without end at t = {t}, the time between them shrinking to nothing (the last one: "
+        "'{cause}'); let them cease below some size, or end the experiment with stop"
+    ),
+    Status.GRAZING: (
+        "the border of '{cause}' is touched at t = {t}, not crossed: there the time of the event has no derivative"
+    ),
+    Status.CASCADE: "events set off each other without end at t = {t}, the last one '{cause}'",
+    Status.ENDED: "the event '{cause}' ends the experiment at t = {t}; nothing can be computed behind that time",
 }
+_OF_BORDERS = frozenset(
+    {Status.TOO_MANY_CROSSINGS, Status.UNDEFINED_BORDER, Status.CHATTERING, Status.ZENO, Status.GRAZING}
+)
+_OF_EVENTS = frozenset({Status.CASCADE, Status.ENDED})
 
 
 class Run(NamedTuple):
@@ -200,6 +234,9 @@ class StepGrid(NamedTuple):
         Models with conditions in time: the number of pieces, and which condition changes at the end of each.
     atol
         Absolute tolerance of each state, by which the error of a replay is measured; empty: those that are asked for.
+    crossed
+        Models with conditions on states: how many of their borders were crossed, and of each its number, its piece, and
+        how many steps were taken up to it.
     """
 
     method: str
@@ -209,6 +246,7 @@ class StepGrid(NamedTuple):
     algebra: Any = None
     passed: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
     atol: Array = np.empty(0)
+    crossed: npt.NDArray[np.int64] = np.empty(0, dtype=np.int64)
 
     @classmethod
     def from_pieces(cls, method: str, pieces: Sequence[Array], orders: Sequence[int] = ()) -> StepGrid:
@@ -283,6 +321,11 @@ class Trajectory(NamedTuple):
 def ending(status: Status, t_end: float, cause: int, model: CompiledModel, refusal: str = "") -> str:
     """Say in words how an integration ended; `cause` is the state to blame (-1: none), `refusal` what a table said."""
     name = model.states[cause] if 0 <= cause < len(model.states) else "the model"
+    borders = None if model.switches is None else model.switches.borders
+    if borders is not None and status in _OF_BORDERS:
+        name = borders.words[cause]
+    elif borders is not None and status in _OF_EVENTS:
+        name = borders.texts[cause]
     if status is Status.OUTSIDE_TABLE:
         name = refusal or "a table was asked for a value that it does not have"
     return status.sentence.format(t=f"{t_end:.6g}", cause=name)

@@ -215,22 +215,32 @@ def _retry(task, room, ratio, outcome):
 
 @kernel(inline=True)
 def _interpolate(task, room, t, h, t_new, t_out, derivative):
+    _evaluate(task, room, t_new, t_out, derivative, room.s_out.shape[1], room.s2_out.shape[1])
+
+
+@kernel(inline=True)
+def _peek(task, room, t, h, t_new, t_out, derivative):
+    _evaluate(task, room, t_new, t_out, derivative, 0, 0)
+
+
+@kernel(inline=True)
+def _evaluate(task, room, t_new, t_out, derivative, n1, n2):
     """Evaluate the polynomial through the new point and as many past ones as the order is."""
     if derivative > 0:
         weight_slopes_at(room.psi, room.state[ORDER], t_out - t_new, derivative, room.c)
         rows, weights = registers_of(room.slot, room.c)
         for i in range(task.n):
             room.y_out[0, i] = interpolated_slope(room.y, rows, weights, i)
-        for i in range(room.s_out.shape[1]):
+        for i in range(n1):
             room.s_out[0, i] = interpolated_slope(room.s, rows, weights, i)
         return
     weights_at(room.psi, room.state[ORDER], t_out - t_new, room.c)
     rows, weights = registers_of(room.slot, room.c)
     for i in range(task.n):
         room.y_out[0, i] = interpolated_value(room.y, rows, weights, i)
-    for i in range(room.s_out.shape[1]):
+    for i in range(n1):
         room.s_out[0, i] = interpolated_value(room.s, rows, weights, i)
-    for i in range(room.s2_out.shape[1]):
+    for i in range(n2):
         room.s2_out[0, i] = interpolated_value(room.s2, rows, weights, i)
 
 
@@ -277,7 +287,9 @@ class Ddm(SingleMethod):
     kernel = staticmethod(
         time_loop(
             "ddm_solve",
-            Method(1, make_room, seed, _begin, _attempt, _differentiate, _retry, _interpolate, _advance, _current),
+            Method(
+                1, make_room, seed, _begin, _attempt, _differentiate, _retry, _interpolate, _advance, _current, _peek
+            ),
             implicit=True,
         )
     )

@@ -93,18 +93,20 @@ def motion_of(task, sw, piece, occurrence, order, room, slopes, bends):
 
 @kernel(inline=True, allocating=True)
 def event_scratch(task, sw, order):
-    """Return what `apply_event` works in; without events something that is not used."""
-    if sw.event_kind.size == 0:
+    """Return what `apply_event` and `apply_change` work in; without events something that is not used."""
+    if sw.first_change.size == 0:
         return task.times
-    size = 1 + task.n + 2 * sw.target.size + sw.changes_col.size + 5 * SLACK
+    size = _N_ARGUMENTS + 1 + 1 + task.n + 2 * sw.target.size + sw.changes_col.size + 6 * SLACK
     return np.empty(size + (2 * (1 + task.n + task.n_parameters) if order == 2 else 0))
 
 
 @kernel(inline=True)
 def _first(task, sw, piece, s, row, c, column):
-    """Return entry number `column` of direction `c` of (tau, y, p) at the end of a piece."""
+    """Return entry number `column` of direction `c` of (tau, y, p) at the end of a piece, or where one begins (-1)."""
     n = task.n
     if column == 0:
+        if piece < 0:
+            return task.dp[(task.n_parameters - 2) * task.n_columns + c]
         return sw.end_slopes[piece * task.n_directions + c] if task.moving != 0 else 0.0
     if column <= n:
         return s[row, place_of(c, column - 1, n)]
@@ -116,6 +118,8 @@ def _second(task, sw, piece, s2, row, pair, column):
     """Return entry number `column` of the second derivative of (tau, y, p) by a pair of directions."""
     n, n_pairs = task.n, task.n_directions * (task.n_directions + 1) // 2
     if column == 0:
+        if piece < 0:
+            return task.d2p[(task.n_parameters - 2) * n_pairs + pair]
         return sw.end_bends[piece * n_pairs + pair] if task.moving != 0 else 0.0
     if column <= n:
         return s2[row, place_of(pair, column - 1, n)]
@@ -164,17 +168,33 @@ def apply_event(table, i, piece, order, y, s, s2, row, scratch):
     Returns status and the state to blame.
     """
     task, sw = task_at(table, i), switching_at(table, i)
-    n, n_z = task.n, 1 + task.n + task.n_parameters if order == 2 else 0
     occurrence = FIRST_OWNER - sw.passed[1 + piece]
-    kind = sw.event_kind[occurrence]
     _, a = cut(sw.event_arguments, _N_ARGUMENTS * occurrence, (_N_ARGUMENTS,))
-    at, work = cut(scratch, 0, (1 + n,))
+    kind = sw.event_kind[occurrence]
+    return _change(task, sw, piece, kind, a, task.ends[piece], order, (y, s, s2, row), scratch)
+
+
+@kernel
+def apply_change(table, i, kind, order, y, s, s2, row, scratch):
+    """Let an event of this kind happen where a piece with moving ends begins; it has no numbers of its own."""
+    task, sw = task_at(table, i), switching_at(table, i)
+    _, a = cut(scratch, 0, (_N_ARGUMENTS,))
+    for k in range(_N_ARGUMENTS):
+        a[k] = 0.0
+    return _change(task, sw, -1, kind, a, task.p[task.n_parameters - 2], order, (y, s, s2, row), scratch)
+
+
+@kernel(inline=True)
+def _change(task, sw, piece, kind, a, time, order, present, scratch):
+    n, n_z = task.n, 1 + task.n + task.n_parameters if order == 2 else 0
+    y, s, s2, row = present
+    at, work = cut(scratch, _N_ARGUMENTS + 1, (1 + n,))
     at, out = cut(scratch, at, (sw.target.size,))
     at, new = cut(scratch, at, (sw.target.size,))
     at, nonzeros = cut(scratch, at, (sw.changes_col.size,))
     at, v = cut(scratch, at, (n_z,))
     at, w = cut(scratch, at, (n_z,))
-    work[0] = task.ends[piece]
+    work[0] = time
     for j in range(n):
         work[1 + j] = y[row, j]
     call_model(sw.changes, 0.0, work, 0, task.p, a, out, 0)

@@ -356,14 +356,14 @@ def _slope_of_extension(k, n, w, out):
                 out[0, i] += w[s] * k[s, i]
 
 
-def _interpolator(scheme: Scheme) -> Any:
-    """Return `Method.interpolate`."""
+def _interpolators(scheme: Scheme) -> tuple[Any, Any]:
+    """Return `Method.interpolate` and `Method.peek`."""
     fill_weights, interpolate_with, fill_weight_slopes = scheme.weights, scheme.interpolate, scheme.weight_slopes
     last, has_extension = scheme.n_stages - 1, scheme.nodes.size > scheme.n_stages
 
     @kernel(inline=True)
-    def interpolate(task, room, t, h, t_new, t_out, derivative):
-        n, n1, n2 = task.n, room.c.shape[1], room.c2.shape[1]
+    def parts(task, room, t, h, t_new, t_out, derivative, n1, n2):
+        n = task.n
         if derivative > 0:
             fill_weight_slopes((t_out - t) / h, derivative, h, room.weights)
             _slope_of_extension(room.k, n, room.weights, room.y_out)
@@ -384,7 +384,15 @@ def _interpolator(scheme: Scheme) -> Any:
         if n2 > 0:
             interpolate_with(room.c2, h, room.slopes2, n2, room.weights, room.s2_out, 0)
 
-    return interpolate
+    @kernel(inline=True)
+    def interpolate(task, room, t, h, t_new, t_out, derivative):
+        parts(task, room, t, h, t_new, t_out, derivative, room.c.shape[1], room.c2.shape[1])
+
+    @kernel(inline=True)
+    def peek(task, room, t, h, t_new, t_out, derivative):
+        parts(task, room, t, h, t_new, t_out, derivative, 0, 0)
+
+    return interpolate, peek
 
 
 @kernel(inline=True)
@@ -444,6 +452,7 @@ def explicit_method(scheme: Scheme) -> Method:
     no stages of its own does not pay for them.
     """
     retry, advance = _controllers(scheme)
+    interpolate, peek = _interpolators(scheme)
     return Method(
         stride=1,
         make_room=_room_maker(scheme.nodes.size),
@@ -452,9 +461,10 @@ def explicit_method(scheme: Scheme) -> Method:
         attempt=_attempter(scheme),
         differentiate=_differentiator(scheme),
         retry=retry,
-        interpolate=_interpolator(scheme),
+        interpolate=interpolate,
         advance=advance,
         current=_current,
+        peek=peek,
     )
 
 

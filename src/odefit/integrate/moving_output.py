@@ -36,13 +36,13 @@ def fraction_of_time(task, time, piece):
 
 
 @kernel(inline=True)
-def next_output(task, gathering, next_time, t_new, piece):
+def next_output(task, watched, next_time, t_new, piece):
     """Return when a method must have the next output ready, in its own time.
 
     With moving ends derivatives by time are wanted at the end of a step as well: all that is due counts as inside.
-    Every step is looked at where extremes are wanted: see `aggregates_of` for `gathering`.
+    Where something is `watched`, every step is looked at.
     """
-    if gathering[1]:
+    if watched:
         return -np.inf
     t_out = task.times[next_time] if next_time < task.times.size else np.inf
     if task.moving != 0:

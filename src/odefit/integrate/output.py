@@ -68,13 +68,13 @@ def rest_of_output(current: Any) -> Any:
 
 
 def output_within_steps(name: str, interpolate: Any) -> Any:
-    """Return the kernel that hands what was asked for up to `t_new` to the sink, and tells which output is next."""
+    """Return the kernel that hands what is wanted in a step, `until` a time, to the sink, and tells which is next."""
     at_fixed_time = directions_at_fixed_time(name, interpolate)
     follow = follower(name, interpolate, at_fixed_time)
 
     @kernel(inline=True)
     def write_outputs(table, i, task, room, step, next_time, piece, gathering, scratch, largest):
-        (t, h, t_new), times = step, task.times
+        (t, h, t_new, until), times = step, task.times
         begin, watches = t, gathering[1] and next_time < times.size
         while next_time < times.size:
             time = times[next_time]
@@ -82,7 +82,7 @@ def output_within_steps(name: str, interpolate: Any) -> Any:
                 break
             if task.moving != 0:
                 time = fraction_of_time(task, time, piece)
-            if not time <= t_new:
+            if not time <= until:
                 break
             if watches:
                 follow(table, i, room, t, h, t_new, begin, time, scratch)
@@ -97,7 +97,7 @@ def output_within_steps(name: str, interpolate: Any) -> Any:
             note_largest(room.y_out, largest)
             next_time += 1
         if watches:
-            follow(table, i, room, t, h, t_new, begin, t_new, scratch)
+            follow(table, i, room, t, h, t_new, begin, until, scratch)
         return next_time
 
     return write_outputs

@@ -29,7 +29,7 @@ from odefit.integrate.events import FIRST_OWNER, TOO_EARLY, moments_of
 from odefit.integrate.piece_motion import motions_of_ends
 from odefit.integrate.present_piece import mark_piece
 from odefit.integrate.switch_times import MOST_PIECES, changes_at_start, note_end, note_ends_in, set_inputs
-from odefit.integrate.task import KEEPING, Switching, Task, switching_at, task_at
+from odefit.integrate.task import KEEPING, Switching, Task, bordering_at, switching_at, task_at
 from odefit.native.kernel import kernel
 
 _COUNTERS = len(Counters._fields)
@@ -166,6 +166,7 @@ def lay_pieces(table, i, order, replay):
     for j in range(n_s):
         levels = max(levels, sw.level[j])
     work, u = np.empty(1 + 2 * n_s), np.zeros(n_u)
+    n_all = n_u + bordering_at(table, i).kind.size
     if sw.stops.size == 0:
         _write_pieces(table, i, (work[:0], task.u if task.slots > 0 else u))
         return _OK, 0, u
@@ -187,7 +188,7 @@ def lay_pieces(table, i, order, replay):
         sw.passed[1 + k] = owners[k]
     sw.passed[0] = m
     n_pairs = q * (q + 1) // 2 if order == 2 else 0
-    memory = np.empty(m * (1 + n_u + q + n_pairs) + n_u)
+    memory = np.empty(m * (1 + n_u + q + n_pairs) + n_all)
     ends, inputs = memory[:m], memory[m : m * (1 + n_u)]
     slopes = memory[m * (1 + n_u) : m * (1 + n_u + q)]
     bends, now = memory[m * (1 + n_u + q) : m * (1 + n_u + q + n_pairs)], memory[m * (1 + n_u + q + n_pairs) :]

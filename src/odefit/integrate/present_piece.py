@@ -28,12 +28,15 @@ def mark_piece(task, order):
 
 
 @kernel(inline=True)
-def enter_piece(task, sw, piece, order):
-    """Set the inputs of a piece and, with moving ends, its start and length and their seeds."""
+def enter_piece(task, sw, n_late, piece, order):
+    """Set the inputs of a piece and, with moving ends, its start and length and their seeds.
+
+    The last `n_late` inputs are those of conditions on states, which are not known yet.
+    """
     begin, n_u = task.start if piece == 0 else task.ends[piece - 1], sw.kind.size
     if task.slots > 0:
         task.u[MIDDLE] = begin + 0.5 * (task.ends[piece] - begin)
-    first = task.u.size - n_u  # behind tables
+    first = task.u.size - n_u - n_late  # behind tables
     for j in range(n_u):
         task.u[first + j] = sw.inputs[piece * n_u + j]
     if task.moving == 0:

@@ -8,6 +8,7 @@ import numpy as np
 
 from odefit.compile import CompiledModel
 from odefit.errors import OdefitError
+from odefit.integrate.border_record import PER_CROSSING, Bordering, room_for_crossings
 from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGrid, Tolerance, Trajectory
 from odefit.integrate.pieces import lay_pieces
 from odefit.integrate.selection import Selection
@@ -25,7 +26,8 @@ _write_task, _write_kept = KEEPING.writer(Task), KEEPING.writer(Kept)
 _WIDTH = KEEPING.width
 _ELIMINATION = slice(KEEPING.place(Elimination, "row_ptr"), KEEPING.place(Switching, "value"))
 _SWITCHING = slice(KEEPING.place(Switching, "value"), KEEPING.place(Gathering, "integrals"))
-_GATHERING = slice(KEEPING.place(Gathering, "integrals"), KEEPING.place(Kept, "y"))
+_GATHERING = slice(KEEPING.place(Gathering, "integrals"), KEEPING.place(Bordering, "value"))
+_BORDERING = slice(KEEPING.place(Bordering, "value"), KEEPING.place(Kept, "y"))
 _NO_SWITCHING = packed(Switching())
 _NO_ELIMINATION = packed(Elimination())
 _COUNTERS = len(Counters._fields)
@@ -41,7 +43,7 @@ def _keeper() -> int:
 
 
 @kernel
-def solve_one(addresses, numbers, run, grid, stop, elimination, switching, gathering, kept):
+def solve_one(addresses, numbers, run, grid, stop, elimination, switching, gathering, bordering, kept):
     """Integrate one run.
 
     Parameters
@@ -52,7 +54,7 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, switching, gathe
         rtol, max_step, max_steps, choices, order, whether the grid is replayed, and whether ends of pieces move.
     run, grid
         See `Run`; aims, absolute tolerances, steps, orders and counts.
-    elimination, switching, gathering
+    elimination, switching, gathering, bordering
         Words of the records.
     kept
         Where the solution goes.
@@ -87,7 +89,8 @@ def solve_one(addresses, numbers, run, grid, stop, elimination, switching, gathe
         method,
     )
     _write_task(table, 0, model + seeds + course)
-    table[0, _ELIMINATION], table[0, _SWITCHING], table[0, _GATHERING] = elimination, switching, gathering
+    table[0, _ELIMINATION], table[0, _SWITCHING] = elimination, switching
+    table[0, _GATHERING], table[0, _BORDERING] = gathering, bordering
     y, s, s2 = kept
     _write_kept(table, 0, (y.reshape(y.size), s.reshape(s.size), s2.reshape(s2.size)))
     size = 1 if replay else 64
@@ -137,9 +140,11 @@ def solve_run(
         n_pieces = run.ends.size + (0 if switches is None else switches.level.size + run.occurrences.kind.size)
         told = (_NO_STEPS, _NO_ORDERS, np.zeros(_COUNTERS + n_pieces, np.int64))
         passed = _NO_ORDERS if switches is None else np.zeros(1 + n_pieces, np.int64)
+        crossed = room_for_crossings(switches)
     else:
         selection.replay(grid)
         passed = grid.passed.copy() if grid.passed.size else np.zeros(1, np.int64)
+        crossed = grid.crossed.copy() if grid.crossed.size else room_for_crossings(switches, 0)
         selection.method.check(grid, run.ends.size if switches is None else grid.counts.size - _COUNTERS)
         usual = np.where(aims == USUAL, min(USUAL_ATOL, PART_OF_RTOL * rtol), np.abs(aims))
         usual[np.isnan(aims)] = -PART_OF_GAIN * min(USUAL_ATOL, PART_OF_RTOL * rtol)
@@ -164,11 +169,14 @@ def solve_run(
             (rtol, max_step, selection.max_steps, selection.choices, order, grid is not None,
              switches is not None and switches.moving),
             run[:_PASSED], (aims, absolute, *told), _NEVER if stop is None else stop.array, elimination, switching,
-            packed(gathering), kept,
+            packed(gathering), packed(Bordering.of(switches, crossed, second=order == 2)), kept,
         )  # fmt: skip
         if status == Status.ROOM_FOR_PIECES and grid is None:
             told = (_NO_STEPS, _NO_ORDERS, np.zeros(_COUNTERS + cause, np.int64))
             passed = np.zeros(1 + cause, np.int64)
+            continue
+        if status == Status.ROOM_FOR_CROSSINGS and grid is None:
+            crossed = room_for_crossings(switches, cause)
             continue
         if not selection.answer(status):
             break
@@ -180,7 +188,10 @@ def solve_run(
         counts, passed = counts[: _COUNTERS + passed[0]], passed[: 1 + passed[0]]
     if grid is None:
         taken_orders = orders[:n_steps] if method.variable_order else _NO_ORDERS
-        grid = StepGrid(method.name, steps[:n_steps], counts, taken_orders, selection.algebra, passed, absolute)
+        crossed = crossed[: 1 + PER_CROSSING * crossed[0]] if crossed.size else crossed
+        grid = StepGrid(
+            method.name, steps[:n_steps], counts, taken_orders, selection.algebra, passed, absolute, crossed
+        )
     elif grid.algebra is not selection.algebra:
         grid = grid._replace(algebra=selection.algebra)
     return Trajectory(_STATUS[status], t_end, cause, *kept, grid, ratio, method.derivatives, counts)

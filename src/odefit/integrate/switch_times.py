@@ -37,7 +37,7 @@ _HALVINGS = 100
 
 
 @kernel(inline=True)
-def _input_of(kind, g):
+def input_of(kind, g):
     """Return the value of an input whose switch is `g`."""
     if kind == LESS:
         value = 1.0 if g < 0.0 else 0.0
@@ -79,7 +79,7 @@ def set_inputs(sw, t, p, u, levels, work):
         _switches_at(sw, t, p, u, work)
         for j in range(sw.kind.size):
             if sw.level[sw.switch_of[j]] == level:
-                u[j] = _input_of(sw.kind[j], work[1 + sw.switch_of[j]])
+                u[j] = input_of(sw.kind[j], work[1 + sw.switch_of[j]])
 
 
 @kernel

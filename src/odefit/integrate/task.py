@@ -2,8 +2,8 @@
 
 A task is made of *pieces*, stretches between two discontinuities: no step crosses the end of one.  Tasks are rows of a
 table (see `odefit.native.records`), in which `Task` comes first, `Elimination` second, `Switching` third, `Gathering`
-fourth, and the record of the *sink* last.  The sink is a kernel that is called at each output time: it keeps states and
-sensitivities (`keep_states`), or makes rows of residuals of them (`odefit.transcribe`).
+fourth, `Bordering` fifth, and the record of the *sink* last.  The sink is a kernel that is called at each output time:
+it keeps states and sensitivities (`keep_states`), or makes rows of residuals of them (`odefit.transcribe`).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from numba import types
 
 from odefit.compile import Occurrences, Switches
 from odefit.compile.gathering import Gatherings
+from odefit.integrate.border_record import Bordering
 from odefit.integrate.directions import place_of
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_call
@@ -232,13 +233,14 @@ class Kept(NamedTuple):
     second: Floats
 
 
-KEEPING = Layout(Task, Elimination, Switching, Gathering, Kept)
+KEEPING = Layout(Task, Elimination, Switching, Gathering, Bordering, Kept)
 """Rows of tasks whose solution is kept."""
 
 task_at = KEEPING.reader(Task)
 elimination_at = KEEPING.reader(Elimination)
 switching_at = KEEPING.reader(Switching)
 gathering_at = KEEPING.reader(Gathering)
+bordering_at = KEEPING.reader(Bordering)
 _kept_at = KEEPING.reader(Kept)
 
 _TABLE = types.Array(types.int64, 2, "C")

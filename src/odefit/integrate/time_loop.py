@@ -18,28 +18,41 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from odefit.integrate.borders import step_behind
 from odefit.integrate.contract import Counters, Status
-from odefit.integrate.events import FIRST_OWNER, apply_event, event_scratch
+from odefit.integrate.course import leaves_to_conditions, new_course
+from odefit.integrate.events import event_scratch
 from odefit.integrate.gathering import aggregates_of, scratch_for_output
+from odefit.integrate.loop_parts import (
+    BEYOND,
+    NOT_FINITE,
+    SHORTER,
+    SOLVED,
+    UNSOLVED,
+    border_finder,
+    entrance,
+    finisher,
+    leaver,
+    step_again,
+    trial,
+    watchers,
+)
 from odefit.integrate.moving_output import next_output
-from odefit.integrate.output import output_within_steps, rest_of_output, write_initial
+from odefit.integrate.output import rest_of_output, write_initial
 from odefit.integrate.present_piece import enter_piece, time_in_task
 from odefit.integrate.sizes import (
     MOST_REPEATS,
     PILOT_RTOL,
     PILOT_STEPS,
-    any_without_size,
     begin_pilot,
     is_complete,
     may_be_small,
     needs_pilot,
-    note_accepted,
-    note_rejected,
     set_tolerances,
     tighten_small,
 )
 from odefit.integrate.stepping import JACOBIAN, RHS, longer
-from odefit.integrate.task import KEEPING, Task, elimination_at, switching_at, task_at
+from odefit.integrate.task import KEEPING, Task, bordering_at, elimination_at, switching_at, task_at
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel, named
 from odefit.native.pool import keep_alive
@@ -52,9 +65,6 @@ _write_limits = KEEPING.writer(Task, "rtol", "max_steps")
 _SMALLEST_STEP = 1e-290
 _STEPS_OF_REPEAT, _MORE_STEPS = 1000, 20
 _TINY = 4.0 * float(np.finfo(float).eps)
-
-SOLVED, UNSOLVED, NOT_FINITE = 0, -1, -2
-"""How an attempt ends; a positive number is a `Status` that ends the integration."""
 
 
 class Method(NamedTuple):
@@ -88,6 +98,8 @@ class Method(NamedTuple):
     advance(task, room, t, h, t_new, ratio, replay)
         Move to the end of a step that is taken: return status, the factor of the next step size, and what the grid
         notes as its order.
+    peek(task, room, t, h, t_new, t_out, derivative)
+        The same as `interpolate`, for states alone.
     """
 
     stride: int
@@ -100,6 +112,7 @@ class Method(NamedTuple):
     interpolate: Callable[..., Any]
     advance: Callable[..., Any]
     current: Callable[..., Any]
+    peek: Callable[..., Any]
 
 
 @kernel(inline=True)
@@ -130,8 +143,17 @@ def _note_steps(taken, orders, n_taken, h, mark, stride):
 
 
 @kernel(inline=True)
-def _next_step(task, t, h, t_end, kink, stride, attempts, was_nonfinite):
-    """Return what `_step_length` does, for a step that ends at the next kink at the latest, and which kink is next."""
+def _next_step(task, t, h, t_end, kink, stride, attempts, was_nonfinite, grid):
+    """Return what `_step_length` does, for a step that ends at the next kink at the latest, and which kink is next.
+
+    On replay the step is that of the grid, see `step_again`.
+    """
+    replay, step, behind, awaited = grid
+    if task.stop[0] != 0:
+        return _STOPPED, h, False, kink
+    if replay:
+        status, h, last = step_again(task, t, h, t_end, step, behind, stride, awaited)
+        return status, h, last, kink
     kinks = task.kinks
     while kink < kinks.size and kinks[kink] - t <= _TINY * max(abs(t), abs(kinks[kink])):
         kink += 1
@@ -179,52 +201,6 @@ def _or_refused(task, status):
     return status
 
 
-def _entrance(seed: Any) -> Any:
-    """Return the kernel that enters a piece at `t`: where it begins and ends in the method's time, and its unit."""
-
-    @kernel(inline=True)
-    def enter(task, elimination, switching, room, piece, order, t):
-        enter_piece(task, switching, piece, order)
-        if task.moving != 0:
-            seed(task, elimination, room)
-            return 0.0, 1.0, task.p[task.n_parameters - 1]
-        return t, task.ends[piece], 1.0
-
-    return enter
-
-
-def _jumper(current: Any) -> Any:
-    """Return the kernel that lets happen what ends a piece."""
-
-    @kernel(inline=True, allocating=True)
-    def jump(table, i, switching, room, piece, order, scratch, cause):
-        if switching.event_kind.size == 0 or switching.passed[1 + piece] > FIRST_OWNER:
-            return _OK, cause
-        y, s, s2, row = current(room)
-        status, blamed = apply_event(table, i, piece, order, y, s, s2, row, scratch)
-        return status, (cause if status == _OK else blamed)
-
-    return jump
-
-
-def _watch(interpolate: Any) -> tuple[Any, Any]:
-    """Return the kernels that learn the sizes of states from an attempt, rejected or accepted (by a pilot)."""
-
-    @kernel(inline=True)
-    def watch_rejected(task, room, t, h, t_new, outcome, pilot):
-        if outcome == SOLVED and any_without_size(task.aims, task.atol):
-            interpolate(task, room, t, h, t_new, t_new, 0)
-            note_rejected(task.aims, room.y_out, task.atol, pilot)
-
-    @kernel(inline=True)
-    def watch_accepted(task, room, t, h, t_new, sizes):
-        if sizes.size > 0:
-            interpolate(task, room, t, h, t_new, t_new, 0)
-            note_accepted(task.aims, room.y_out, sizes, task.atol)
-
-    return watch_rejected, watch_accepted
-
-
 def time_loop(name: str, method: Method, *, implicit: bool = False) -> Any:
     """Return the kernel `name` that integrates by `method`, see `METHOD`.
 
@@ -243,8 +219,8 @@ def time_loop(name: str, method: Method, *, implicit: bool = False) -> Any:
         largest = np.zeros(task.n if not (implicit or replay) and may_be_small(task.aims, task.y0) else 0)
         n_rhs = n_jacobian = repeats = 0
         if pilot:
-            if task.ends.size > 0:
-                enter_piece(task, switching, 0, 0)  # inputs, start and length of the first piece
+            if task.ends.size > 0:  # inputs, start and length of the first piece
+                enter_piece(task, switching, bordering_at(table, i).kind.size, 0, 0)
             start = 0.0 if task.moving != 0 else task.start
             call_model(task.value, start, task.y0, 0, task.p, task.u, slopes, 0)
             n_rhs = 1
@@ -282,90 +258,91 @@ def time_loop(name: str, method: Method, *, implicit: bool = False) -> Any:
 
 def _loop(name: str, method: Method) -> Any:
     """Return the loop over the steps of `method`; with an array of `sizes` it is a pilot, without output."""
-    stride, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance, current = method
-    enter, write_outputs = _entrance(seed), output_within_steps(name, interpolate)
-    jump, write_rest = _jumper(current), rest_of_output(current)
-    watch_rejected, watch_accepted = _watch(interpolate)
+    stride, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance, current, peek = method
+    enter, leave, try_step = entrance(seed, current), leaver(current), trial(attempt, differentiate)
+    find, finish, write_rest = border_finder(name, peek), finisher(name, interpolate), rest_of_output(current)
+    watch_rejected, watch_accepted = watchers(interpolate)
 
     @kernel(inline=True, allocating=True)
     def integrate(table, i, order, replay, sizes, largest, taken, orders, n_taken):
         """Integrate task `i` of a table through all its pieces."""
-        task, elimination, switching = task_at(table, i), elimination_at(table, i), switching_at(table, i)
+        task, elimination = task_at(table, i), elimination_at(table, i)
         counts, ends, pilot = task.counts, task.ends, sizes.size > 0
         _clear(task, replay)
-        room = make_room(task, elimination, order)
-        scratch, of_events = scratch_for_output(table, i, room), event_scratch(task, switching, order)
-        gather, differentiates = aggregates_of(table, i), order >= 1 and task.n_directions > 0
+        room, course = make_room(task, elimination, order), new_course(table, i, order, replay)
+        scratch, events = scratch_for_output(table, i, room), event_scratch(task, switching_at(table, i), order)
+        gather, derives, watched = aggregates_of(table, i), order >= 1 and task.n_directions > 0, course.size > 0
         status, cause, ratio_most, wanted = _OK, -1, 0.0, 0.0
         t, h, asked, rejected, attempts, step = task.start, 0.0, 0.0, 0, 0, 0
-        next_time, kink = task.times.size if pilot else 0, 0
+        next_time, kink, begun, border = task.times.size if pilot else 0, 0, n_taken, -1
+        piece = np.int64(0)  # not a literal, for which all that is handed it would be compiled once more
         next_time = write_initial(table, i, task, room, t, next_time, gather, scratch)
-        for piece in range(ends.size if task.n > 0 else 0):
-            t, t_end, unit = enter(task, elimination, switching, room, piece, order, t)
-            begun, was_nonfinite = n_taken, False
-            behind = step + counts[_COUNTERS + piece] if replay else 0
-            if t < t_end:  # several events at one time have nothing between them
+        while status == _OK and piece < ends.size and task.n > 0:
+            is_start = piece == 0 and border < 0
+            t, t_end, unit, status, cause = enter(table, i, elimination, room, piece, order, t, course, events, cause)
+            begun, was_nonfinite = n_taken if border < 0 else begun, False
+            behind, awaited = step + counts[_COUNTERS + piece] if replay else -1, -1
+            if watched and replay:
+                behind, awaited = step_behind(table, i, order, course, piece, step, counts[_COUNTERS + piece])
+            if status == _OK and t < t_end:  # several events at one time have nothing between them
                 status, cause, h = begin(task, elimination, room, t, t_end, _in_unit(wanted, unit), replay)
-            status = _NONFINITE if status == _NONFINITE_START and piece > 0 else status
-            while status == _OK and (step < behind if replay else t < t_end and not is_complete(sizes)):
-                if replay:
-                    h, last = task.steps[step], step + stride == behind
-                else:
-                    asked = h
-                    status, h, last, kink = _next_step(task, t, h, t_end, kink, stride, attempts, was_nonfinite)
-                status = status if task.stop[0] == 0 else _STOPPED
+            status, border = _NONFINITE if status == _NONFINITE_START and not is_start else status, -1
+            while status == _OK and border < 0:
+                if step >= behind and awaited < 0 if replay else t >= t_end or is_complete(sizes):
+                    break
+                asked, grid = h, (replay, step, behind, awaited)
+                status, h, last, kink = _next_step(task, t, h, t_end, kink, stride, attempts, was_nonfinite, grid)
                 if status != _OK:
                     break
                 attempts += stride
-                t_new = t_end if last else t + stride * h
-                t_out = next_output(task, gather, next_time, t_new, piece)
-                outcome, ratio, worst = attempt(task, elimination, room, t, h, t_new, t_out, step if replay else -1)
-                if outcome > 0:
-                    status = outcome
-                    break
-                if differentiates and outcome == SOLVED and (replay or ratio <= 1.0):
-                    status, bad, other = differentiate(task, elimination, room, t, h, t_new)
-                    if status != _OK:
-                        cause = bad
-                        break
-                    if other > ratio:
-                        ratio, worst = other, bad
-                if replay and not math.isfinite(ratio):
-                    status, cause = (_NOT_SOLVED if outcome == UNSOLVED else _NONFINITE), worst
+                t_new, number = t_end if last else t + stride * h, min(step, behind - stride) if replay else -1
+                t_out = next_output(task, gather[1] or watched, next_time, t_new, piece)
+                status, outcome, ratio, worst = try_step(task, elimination, room, t, h, t_new, t_out, number, derives)
+                if status == _OK and not math.isfinite(ratio):
+                    if watched and leaves_to_conditions(table, i, order, course):
+                        continue  # the step is tried again
+                    status = (_NOT_SOLVED if outcome == UNSOLVED else _NONFINITE) if replay else _OK
+                if status != _OK:
+                    cause = worst
                     break
                 if not replay and not ratio <= 1.0:
-                    rejected += stride
-                    cause = worst
+                    rejected, cause = rejected + stride, worst
                     was_nonfinite = outcome == NOT_FINITE or (outcome == SOLVED and not math.isfinite(ratio))
                     watch_rejected(task, room, t, h, t_new, outcome, pilot)
                     h *= retry(task, room, ratio, outcome)
                     continue
                 if ratio > ratio_most:
                     ratio_most, cause = ratio, worst
-                next_time = write_outputs(
-                    table, i, task, room, (t, h, t_new), next_time, piece, gather, scratch, largest
-                )
+                border, until, status, cause = find(table, i, room, t, h, t_new, order, course, replay, awaited, cause)
+                if border == SHORTER:  # the step ends at the border
+                    rejected, border, h = rejected + stride, -1, (until - t) / stride * BEYOND
+                    continue
+                next_time, status, cause = finish(
+                    table, i, room, (t, h, t_new, until), next_time, piece, gather, scratch, largest,
+                    (border, order, course, status, cause),
+                )  # fmt: skip
                 watch_accepted(task, room, t, h, t_new, sizes)
+                if status != _OK:
+                    break
                 status, factor, mark = advance(task, room, t, h, t_new, ratio, replay)
-                step += stride
+                step, t, was_nonfinite = step + stride, until, False
                 if not (replay or pilot):
                     if n_taken + stride > taken.size:  # here, where it is rare: to hand on arrays that may be new costs
                         taken, orders = longer(taken), longer(orders)
                     n_taken = _note_steps(taken, orders, n_taken, h, mark, stride)
-                t, was_nonfinite = t_new, False
                 wanted = _wanted_next(wanted, unit, h, factor, asked)
                 h *= factor
             if not replay:
                 counts[_COUNTERS + piece] = n_taken - begun
             if status == _OK:
-                status, cause = jump(table, i, switching, room, piece, order, of_events, cause)
-            if status != _OK:
-                break
+                status, cause, piece, step = leave(
+                    table, i, room, piece, order, course, events, cause, border, step, behind
+                )
 
         if status == _OK and not pilot:
             next_time = write_rest(table, i, task, room, next_time, gather, scratch)
         t, status = time_in_task(task, t), _or_refused(task, status)
-        keep_alive((room.pool, scratch, of_events))
+        keep_alive((room.pool, scratch, events, course))
         counts[0], counts[1] = attempts - rejected, rejected
         return status, t, cause, ratio_most, next_time, n_taken, taken, orders
 

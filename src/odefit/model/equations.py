@@ -9,7 +9,7 @@ from types import MappingProxyType
 from casadi import SX
 
 from odefit.model.aggregates import Gathered
-from odefit.model.events import TimeEvent
+from odefit.model.events import StateEvent, TimeEvent
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,6 +36,8 @@ class Equations:
         Tables that are called, to the symbols that stand for them; see `odefit.model.table_calls`.
     events
         Events at a time, in the order of the text.
+    state_events
+        Events on a condition, likewise.
     held
         Those of the states, the last ones, that hold what events change (see `odefit.model.events`), or gather
         something: nobody wants to see them.
@@ -52,6 +54,7 @@ class Equations:
     symbols: Mapping[str, SX]
     tables: Mapping[str, SX] = field(default_factory=dict)
     events: tuple[TimeEvent, ...] = ()
+    state_events: tuple[StateEvent, ...] = ()
     held: tuple[str, ...] = ()
     gathered: Mapping[str, Gathered] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""Events at a time in equation text: ``at t=t1: x += 5, k = 0``."""
+"""Events at a time in equation text: ``at t=t1: x += 5, k = 0``; those on a condition are in `when_statements`."""
 
 from __future__ import annotations
 
@@ -31,23 +31,32 @@ class EventStatement:
     ----------
     place
         Its first token.
-    time
-        When it is.
+    cause
+        When it is: a time, or the condition that becomes true.
     assignments
         What it does, all at once.
     text
         As it was written.
+    on_condition
+        Whether it has a condition, and not a time.
+    stop
+        Why it ends the experiment; None: it does not.
+    initially
+        What the condition counts as before the start: None, what it is there; False, false.
     """
 
     place: Token
-    time: Node
+    cause: Node
     assignments: tuple[Assignment, ...]
     text: str
+    on_condition: bool = False
+    stop: str | None = None
+    initially: bool | None = None
 
     @property
     def expressions(self) -> tuple[Node, ...]:
         """All expressions in it, in the order of the text."""
-        return self.time, *(one.right for one in self.assignments)
+        return self.cause, *(one.right for one in self.assignments)
 
 
 def is_event(tokens: Sequence[Token]) -> bool:
@@ -67,14 +76,19 @@ def read_event(text: str, tokens: Sequence[Token], time: str) -> EventStatement:
         raise error_at(text, tokens[colon], f"the time of the event is missing; {form}")
     if colon == len(tokens) - 1:
         raise error_at(text, tokens[colon], f"nothing stands behind ':' (on the same line); {form}")
-    when = parse(text, tokens[3:colon])
+    moment = parse(text, tokens[3:colon])
+    return EventStatement(tokens[0], moment, read_assignments(text, tokens, colon, time), written(text, tokens))
+
+
+def read_assignments(text: str, tokens: Sequence[Token], colon: int, time: str) -> tuple[Assignment, ...]:
+    """Read what stands behind the colon of an event, token number `colon`."""
     assignments: dict[str, Assignment] = {}
     for part in _split_at_commas(tokens[colon + 1 :]):
         one = _assignment(text, part, tokens[colon], time)
         if one.target.value in assignments:
             raise error_at(text, one.target, f"the event changes '{one.target.value}' twice; keep one")
         assignments[one.target.value] = one
-    return EventStatement(tokens[0], when, tuple(assignments.values()), _written(text, tokens))
+    return tuple(assignments.values())
 
 
 def _check_opening(text: str, tokens: Sequence[Token], time: str) -> None:
@@ -138,7 +152,7 @@ def _explain_assignment(text: str, tokens: Sequence[Token]) -> Exception:
     return error_at(text, target if len(tokens) < 2 else tokens[1], f"an event does one of {known}")
 
 
-def _written(text: str, tokens: Sequence[Token]) -> str:
+def written(text: str, tokens: Sequence[Token]) -> str:
     """Return the statement on one line, without comments."""
     first, last = tokens[0], tokens[-1]
     lines = text.splitlines()

@@ -1,6 +1,6 @@
-"""Events at a time: what a model's statements ``at t=t1: x += 5, k = 0`` say.
+"""Events: what a model's statements ``at t=t1: x += 5, k = 0`` and ``when x > a: x = b`` say.
 
-At the time of an event some states jump.  Everything that an event can change is a state: a parameter or definition
+At an event some states jump.  Everything that an event can change is a state: a parameter or definition
 that an event sets is *held* by a state of its own, whose derivative is zero and which the equations use in its place
 (`Model.held`).  So jumps of states are all that integrators know of events.
 """
@@ -36,6 +36,32 @@ class TimeEvent:
     changes: Mapping[str, SX]
     text: str
     first: bool = False
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "changes", MappingProxyType(dict(self.changes)))
+
+
+@dataclass(frozen=True, eq=False)
+class StateEvent:
+    """An event that happens when its condition becomes true.
+
+    Attributes
+    ----------
+    condition
+        Scalar SX in the symbols of the model, zero where it is false.
+    changes, text
+        See `TimeEvent`.
+    stop
+        Why it ends the experiment; None: it does not.
+    initially
+        None: the condition counts as before the start what it is there; False: as false.
+    """
+
+    condition: SX
+    changes: Mapping[str, SX]
+    text: str
+    stop: str | None = None
+    initially: bool | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "changes", MappingProxyType(dict(self.changes)))

@@ -25,7 +25,7 @@ from odefit.errors import ModelError, nearest
 from odefit.model.arithmetic import add, divide, multiply, subtract, where
 from odefit.model.dependencies import path_to
 from odefit.model.event_statements import Assignment, EventStatement
-from odefit.model.events import TimeEvent, flag_name, held_name
+from odefit.model.events import StateEvent, TimeEvent, flag_name, held_name
 from odefit.model.lowering import Namespace, lower
 from odefit.model.nodes import Call, Name, walk
 from odefit.model.tokens import error_at, unsupported_at
@@ -116,9 +116,24 @@ def time_events(
 ) -> tuple[TimeEvent, ...]:
     """Return the events of a text; `before` is the namespace of initial values, `equations` that of equations."""
     return tuple(
-        TimeEvent(lower(text, event.time, before), holding.changes(text, event, equations), event.text)
+        TimeEvent(lower(text, event.cause, before), holding.changes(text, event, equations), event.text)
         for event in events
+        if not event.on_condition
     )
+
+
+def state_events(
+    text: str, events: Sequence[EventStatement], holding: Holding, equations: Namespace
+) -> tuple[StateEvent, ...]:
+    """Return the events of a text that happen when a condition becomes true."""
+    return tuple(
+        StateEvent(
+            lower(text, event.cause, equations), holding.changes(text, event, equations), event.text, event.stop,
+            event.initially,
+        )
+        for event in events
+        if event.on_condition
+    )  # fmt: skip
 
 
 def check_targets(
@@ -148,7 +163,7 @@ def check_times(
 ) -> None:
     """Refuse times that depend on the time or on states; `needs` are the names in each definition."""
     for event in events:
-        for node in walk(event.time):
+        for node in () if event.on_condition else walk(event.cause):
             if not isinstance(node, Name):
                 continue
             chain = path_to([node.token.value], {time, *states}, needs)
@@ -166,6 +181,6 @@ def check_times(
 def refuse_tables_in_times(text: str, events: Sequence[EventStatement], tables: Collection[str]) -> None:
     """Refuse times of events that call a table."""
     for event in events:
-        for node in walk(event.time):
+        for node in () if event.on_condition else walk(event.cause):
             if isinstance(node, Call) and node.token.value in tables:
                 raise unsupported_at(text, node.token, f"the table '{node.token.value}' in the time of an event")

@@ -65,7 +65,8 @@ class Model(Equations):
         Parameters
         ----------
         text
-            Statements ``x' = expr``, ``x(0) = expr``, ``name = expr`` and ``at t=expr: x += expr``, one a line.
+            Statements ``x' = expr``, ``x(0) = expr``, ``name = expr``, ``at t=expr: x += expr`` and ``when x > expr:
+            x = expr``, one a line.
         time
             Name of the independent variable.
         tables
@@ -239,6 +240,10 @@ class Model(Equations):
             definitions={name: holding.definition(name, formula) for name, formula in definitions.items()},
             symbols={**self.symbols, **holding.symbols},
             events=tuple(replace(event, changes=held(event.changes)) for event in self.events),
+            state_events=tuple(
+                replace(event, condition=held({"": event.condition})[""], changes=held(event.changes))
+                for event in self.state_events
+            ),
             gathered={name: one.in_place(before, after) for name, one in self.gathered.items()},
             held=(*self.held, *holding.symbols),
         )

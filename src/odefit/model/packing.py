@@ -13,7 +13,7 @@ from typing import Any
 import casadi as ca
 
 from odefit.model.aggregates import Gathered
-from odefit.model.events import TimeEvent
+from odefit.model.events import StateEvent, TimeEvent
 
 _MAPPINGS = ("rhs", "initial", "definitions", "mass")
 
@@ -24,6 +24,7 @@ def packed_expressions(state: Mapping[str, Any]) -> dict[str, Any]:
     symbols = [*state["symbols"].values(), *state["tables"].values()]
     expressions = [value for name in _MAPPINGS for value in state[name].values()]
     expressions += [value for event in state["events"] for value in (event.time, *event.changes.values())]
+    expressions += [value for event in state["state_events"] for value in (event.condition, *event.changes.values())]
     gathered = state["gathered"].values()
     expressions += [value for one in gathered for value in (one.expression, one.counts)]
     function = ca.Function("equations", symbols, [*expressions, *state["implicit"]])
@@ -32,6 +33,9 @@ def packed_expressions(state: Mapping[str, Any]) -> dict[str, Any]:
         **state,
         **keys,
         "events": tuple((tuple(event.changes), event.text, event.first) for event in state["events"]),
+        "state_events": tuple(
+            (tuple(event.changes), event.text, event.stop, event.initially) for event in state["state_events"]
+        ),
         "gathered": tuple((name, one.kind, one.interval) for name, one in state["gathered"].items()),
         "implicit": len(state["implicit"]),
         "tables": tables,
@@ -50,6 +54,10 @@ def unpacked_expressions(packed: Mapping[str, Any]) -> dict[str, Any]:
         TimeEvent(next(expressions), {name: next(expressions) for name in changed}, text, first)
         for changed, text, first in packed["events"]
     )
+    state_events = tuple(
+        StateEvent(next(expressions), {name: next(expressions) for name in changed}, *further)
+        for changed, *further in packed["state_events"]
+    )
     symbols_by_name = dict(zip(names, symbols, strict=False))
     gathered = {
         name: Gathered(symbols_by_name[name], kind, next(expressions), next(expressions), interval)
@@ -60,6 +68,7 @@ def unpacked_expressions(packed: Mapping[str, Any]) -> dict[str, Any]:
         **packed,
         **mappings,
         "events": events,
+        "state_events": state_events,
         "gathered": gathered,
         "implicit": tuple(expressions),
         "symbols": symbols_by_name,

@@ -13,13 +13,21 @@ from odefit.model.dependencies import Cycle, evaluation_order, path_to
 from odefit.model.equations import Equations
 from odefit.model.event_statements import EventStatement, is_event, read_event
 from odefit.model.functions import FUNCTIONS
-from odefit.model.holding import Holding, check_targets, check_times, refuse_tables_in_times, time_events
+from odefit.model.holding import (
+    Holding,
+    check_targets,
+    check_times,
+    refuse_tables_in_times,
+    state_events,
+    time_events,
+)
 from odefit.model.lowering import Namespace, fault_of_value, lower
 from odefit.model.names import CONSTANTS, checked_time, initial_name
 from odefit.model.nodes import Call, Name, walk
 from odefit.model.statements import Statement, read_statement
 from odefit.model.table_calls import table_symbol
-from odefit.model.tokens import error_at, statements
+from odefit.model.tokens import Token, error_at, statements
+from odefit.model.when_statements import is_when, read_when
 
 _Table = Mapping[str, Statement]
 _Read = Sequence[Statement | EventStatement]
@@ -38,10 +46,7 @@ def read_equations(text: str, time: str = "t", tables: Collection[str] | None = 
         Names of the tables that equations may call; None: not known yet, what can be a table is one.
     """
     time = checked_time(time)
-    read: _Read = [
-        read_event(text, tokens, time) if is_event(tokens) else read_statement(text, tokens, time)
-        for tokens in statements(text)
-    ]
+    read: _Read = [_read(text, tokens, time) for tokens in statements(text)]
     events = [one for one in read if isinstance(one, EventStatement)]
     rhs = _of_kind(text, read, "derivative")
     definitions = _of_kind(text, read, "definition")
@@ -80,9 +85,16 @@ def read_equations(text: str, time: str = "t", tables: Collection[str] | None = 
         symbols={**symbols, **holding.symbols},
         tables={name: table_symbols[name] for name in called},
         events=time_events(text, events, holding, before, namespace),
+        state_events=state_events(text, events, holding, namespace),
         held=tuple(holding.symbols),
     )
     return with_gathered(equations, aggregates.gathered)
+
+
+def _read(text: str, tokens: Sequence[Token], time: str) -> Statement | EventStatement:
+    if is_event(tokens):
+        return read_event(text, tokens, time)
+    return read_when(text, tokens, time) if is_when(tokens) else read_statement(text, tokens, time)
 
 
 def _of_kind(text: str, read: _Read, kind: str) -> dict[str, Statement]:

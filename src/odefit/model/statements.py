@@ -4,7 +4,7 @@ x' = expr      differential equation
 x(0) = expr    initial value
 name = expr    definition
 
-Events (``at t=5: x += 1``) are read by `odefit.model.event_statements`.
+Events (``at t=5: x += 1``, ``when x > 1: x = 0``) are read by `odefit.model.event_statements` and `when_statements`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ Kind = Literal["derivative", "initial", "definition"]
 _UNSUPPORTED = {
     "algebraic": "algebraic equations",
     "field": "fields over a grid",
-    "when": "events on a state",
 }
 _SHAPES: dict[tuple[str, ...], Kind] = {
     ("NAME", "PRIME"): "derivative",

@@ -59,8 +59,9 @@ def _expressions(problem: Problem) -> Iterator[Any]:
     model = problem.model
     for part in (model.rhs, model.initial, model.definitions):
         yield from part.values()
-    for event in model.events:
+    for event in (*model.events, *model.state_events):
         yield from event.changes.values()
+    yield from (event.condition for event in model.state_events)
     texts = [p.expression for p in problem.parameters if p.expression is not None]
     texts += [value for e in problem.experiments for value in e.overrides.values() if isinstance(value, str)]
     texts += [noise.expression for noise in problem.noise.values() if noise.expression is not None]

@@ -17,7 +17,8 @@ def words_for_events(problem: Problem) -> list[str]:
 
 
 def _of_equations(problem: Problem) -> list[str]:
-    return [line for event in problem.model.events for line in _wrapped(f"  {event.text}")]
+    events = (*problem.model.events, *problem.model.state_events)
+    return [line for event in events for line in _wrapped(f"  {event.text}")]
 
 
 def _of_experiments(problem: Problem) -> list[str]:

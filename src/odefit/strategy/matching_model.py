@@ -150,7 +150,12 @@ class MatchingModel:
 
 def matching_models(problem: Problem) -> tuple[MatchingModel, ...]:
     """Return the records of all experiments; they are made once for a model."""
-    if problem.model.events or any(experiment.events or experiment.later for experiment in problem.experiments):
+    model = problem.model
+    if (
+        model.events
+        or model.state_events
+        or any(experiment.events or experiment.later for experiment in problem.experiments)
+    ):
         raise UnsupportedError('start values from the data (start = "auto") for a model with events or doses')
     names = tuple((p.name, p.expression, p.per) for p in problem.parameters)
     tables = tuple(problem.tables.items())

@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, CompiledStructure
 from odefit.compile.parameter_map import Mapping, Unknowns
+from odefit.integrate.border_record import Bordering
 from odefit.integrate.task import Gathering, Switching, Task
 from odefit.native.linear_systems import Elimination
 from odefit.native.records import Floats, Integers, Layout, Unsigned, Words
@@ -76,13 +77,13 @@ class Penalty(NamedTuple):
     first_row: int = 0
 
 
-FITTING = Layout(Task, Elimination, Switching, Gathering, Mapping, Measured)
+FITTING = Layout(Task, Elimination, Switching, Gathering, Bordering, Mapping, Measured)
 """Rows of tasks that are fitted."""
 SHARED = Layout(Unknowns, Penalty)
 """The one row of what all tasks share."""
 
 
-Records = tuple[Task, Switching, Gathering, Mapping, Measured]
+Records = tuple[Task, Switching, Gathering, Bordering, Mapping, Measured]
 
 
 def task_records(
@@ -123,7 +124,8 @@ def task_records(
         first_row=first_row,
     )
     gathering = Gathering.of(model.gathering, o.since, o.remember, o.n_slots)
-    return task, switching, gathering, compiled.mappings[o.experiment], measured
+    bordering = Bordering.of(model.switches, _NO_INDICES)
+    return task, switching, gathering, bordering, compiled.mappings[o.experiment], measured
 
 
 def penalty_record(compiled: CompiledStructure, first_row: int, of_slot: Integers) -> Penalty:

@@ -12,7 +12,9 @@ from functools import cache, reduce
 import numpy as np
 import numpy.typing as npt
 
+from odefit.compile import Switches
 from odefit.integrate import Counters, Status, StepGrid, Trajectory, integrator
+from odefit.integrate.border_record import PER_CROSSING, Bordering, room_for_crossings
 from odefit.integrate.contract import Run
 from odefit.integrate.elimination import LinearAlgebra
 from odefit.integrate.experiment import experiment_aims
@@ -38,6 +40,8 @@ _COUNTERS = len(Counters._fields)
 _STALE = 20.0
 """Error over tolerance of a point whose conditions in time come in another order than those of the grids: policies
 renew these."""
+_ASKS_FOR_ROOM = (Status.ROOM_FOR_PIECES, Status.ROOM_FOR_CROSSINGS)
+_CROSSINGS_AT_FIRST = 32
 WORTH_A_THREAD = 1e-3
 """Seconds that a task takes, from which tasks are shared out among threads: kernels release the GIL."""
 
@@ -84,7 +88,9 @@ class Shooter:
         # steps and orders of each task, as slices of what one call returned
         self._taken: list[tuple[Array, npt.NDArray[np.int64], int, int]] = [_NOTHING_TAKEN] * len(self._selections)
         self._told: list[LinearAlgebra | None] = [None] * len(self._selections)
-        self._rooms: dict[int, _PieceRoom] = {i: _PieceRoom(self._table[i], n) for i, n in plan.in_pieces.items()}
+        self._rooms: dict[int, _PieceRoom] = {
+            i: _PieceRoom(self._table[i], self._switches(i), n) for i, n in plan.in_pieces.items()
+        }
 
     def adapt(self, x: Array, order: int, residual: Array, blur: Array, jacobian: Array) -> Shot:
         """Integrate all tasks at `x`, fill their rows, and keep the steps that were chosen.
@@ -118,11 +124,13 @@ class Shooter:
         for i, (selection, (steps, orders, a, b)) in enumerate(zip(self._selections, self._taken, strict=True)):
             method = selection.method
             noted = orders[a:b] if method.variable_order else _NO_ORDERS
-            counts, passed = self._made_with[first[i] : first[i + 1]], _NO_ORDERS
+            counts, passed, crossed = self._made_with[first[i] : first[i + 1]], _NO_ORDERS, _NO_ORDERS
             if i in self._made_pieces:
-                counts, passed = self._made_pieces[i]
+                counts, passed, crossed = self._made_pieces[i]
             absolute = self._tolerances[1][self._first_state[i] : self._first_state[i + 1]].copy()
-            result.append(StepGrid(method.name, steps[a:b], counts, noted, selection.algebra, passed, absolute))
+            result.append(
+                StepGrid(method.name, steps[a:b], counts, noted, selection.algebra, passed, absolute, crossed)
+            )
         return result
 
     def replay(self, x: Array, order: int, residual: Array, blur: Array, jacobian: Array) -> Shot:
@@ -151,6 +159,9 @@ class Shooter:
             atol=experiment_aims(compiled, self._settings, o.experiment), order=order, max_step=self._max_step,
             max_steps=self._max_steps, stop=self._stop,
         )  # fmt: skip
+
+    def _switches(self, i: int) -> Switches | None:
+        return self._plan.compiled.model(self._plan.data.of_experiment[i].experiment).switches
 
     def _tell(self, i: int) -> None:
         """Write into the table who integrates task `i`."""
@@ -195,8 +206,8 @@ class Shooter:
                 before = alone.and_also(shot._replace(failed=-1)) if behind > first else alone
                 done, first = before if done is None else done.and_also(before), behind + 1
                 continue
-            if shot.status == Status.ROOM_FOR_PIECES:
-                self._rooms[behind] = _PieceRoom(self._table[behind], shot.cause)
+            if shot.status in _ASKS_FOR_ROOM:
+                self._rooms[behind].grow(self._table[behind], shot)
             elif not self._selections[behind].answer(shot.status):
                 self._selections[behind].forget()
                 return shot
@@ -214,7 +225,7 @@ class Shooter:
         selection = Selection(self._integrator, model, self._rtol, self._max_steps)
         selection.choose()
         table, where = self._table[i : i + 1].copy(), np.empty(2, np.int64)
-        room = _PieceRoom(table[0], self._plan.in_pieces[i])
+        room = _PieceRoom(table[0], model.switches, self._plan.in_pieces[i])
         while True:
             _tell(table[0], selection)
             FITTING.put(table[0], selection.elimination)
@@ -222,25 +233,45 @@ class Shooter:
             shot = Shot._make(fields)
             if shot.failed < 0:
                 return shot._replace(error_ratio=max(shot.error_ratio, _STALE), penalty=0.0)
-            if shot.status == Status.ROOM_FOR_PIECES:
-                room = _PieceRoom(table[0], shot.cause)
+            if shot.status in _ASKS_FOR_ROOM:
+                room.grow(table[0], shot)
             elif not selection.answer(shot.status):
-                del room
                 return shot._replace(failed=i)
 
 
 class _PieceRoom:
-    """Where a task with conditions in time counts the steps of its pieces, and notes what ends them."""
+    """Where a task with conditions counts the steps of its pieces, and notes what ends them."""
 
-    def __init__(self, row: Words, n_pieces: int) -> None:
+    def __init__(self, row: Words, switches: Switches | None, n_pieces: int) -> None:
+        self._switches = switches
+        self._hold_pieces(row, n_pieces)
+        self._hold_crossings(row, _CROSSINGS_AT_FIRST)
+
+    def _hold_pieces(self, row: Words, n_pieces: int) -> None:
         self._counts, self._passed = np.zeros(_COUNTERS + n_pieces, np.int64), np.zeros(1 + n_pieces, np.int64)
         FITTING.set(row, Task, "counts", self._counts)
         FITTING.set(row, Switching, "passed", self._passed)
 
-    def content(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Return copies of both, as a step grid has them."""
-        n_pieces = self._passed[0]
-        return self._counts[: _COUNTERS + n_pieces].copy(), self._passed[: 1 + n_pieces].copy()
+    def _hold_crossings(self, row: Words, count: int) -> None:
+        self._crossed = room_for_crossings(self._switches, count)
+        FITTING.set(row, Bordering, "crossed", self._crossed)
+
+    def grow(self, row: Words, shot: Shot) -> None:
+        """Make the room that a task has asked for."""
+        if shot.status == Status.ROOM_FOR_PIECES:
+            self._hold_pieces(row, shot.cause)
+        else:
+            self._hold_crossings(row, shot.cause)
+
+    def content(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return copies of all three, as a step grid has them."""
+        n_pieces, crossed = self._passed[0], self._crossed
+        n_crossed = 1 + PER_CROSSING * crossed[0] if crossed.size else 0
+        return (
+            self._counts[: _COUNTERS + n_pieces].copy(),
+            self._passed[: 1 + n_pieces].copy(),
+            crossed[:n_crossed].copy(),
+        )
 
 
 def _tell(row: Words, selection: Selection) -> None:
