@@ -213,6 +213,8 @@ def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> Symbol
         ),
         by=("q",),
         out=tables.placed(stack(outputs)),
+        blocks=tables.blocks,
+        remembering=False,  # its inputs are shared
     )
 
 
@@ -276,20 +278,25 @@ def model_functions(
     observed = tables.placed(stack(outputs[n:]))
     functions = {
         "rhs": SymbolicFunction(
-            "rhs", time, common, ("y", "p"), tables.placed(stack(outputs[:n]), within_piece=True), directional=True
-        )
+            "rhs", time, common, ("y", "p"), tables.placed(stack(outputs[:n]), within_piece=True), directional=True,
+            blocks=tables.blocks,
+        )  # fmt: skip
         if split is None or not (split.inputs.numel() or variant.moving)
         else _right_hand_side(split, tables, time, y, p, moving=variant.moving),
-        "observe": SymbolicFunction("observe", time, by_measurement, ("y", "p", "a"), observed[:m]),
+        "observe": SymbolicFunction(
+            "observe", time, by_measurement, ("y", "p", "a"), observed[:m], blocks=tables.blocks
+        ),
     }
     watch = watched(
         model, y, ca.vertcat(p, piece), tables.inputs,
         lambda parts: tables.placed(stack(_resolved_in(problem, variant, parts))),
     )  # fmt: skip
     if watch is not None:
-        functions["watch"] = watch
+        functions["watch"] = replace(watch, blocks=tables.blocks)
     if texts:
-        functions["sigma"] = SymbolicFunction("sigma", time, by_measurement, ("y", "p", "a"), observed[m:])
+        functions["sigma"] = SymbolicFunction(
+            "sigma", time, by_measurement, ("y", "p", "a"), observed[m:], blocks=tables.blocks
+        )
     if split is not None and (split.inputs.numel() or variant.events):
         functions["switches"] = _switch_function(split, time, ca.vertcat(p, piece))
     if split is not None and variant.events:
@@ -316,7 +323,7 @@ def _right_hand_side(
     if moving:
         out, time, piece = stretched(out, time)
     arrays = (("y", y), ("p", ca.vertcat(p, piece)), ("u", ca.vertcat(tables.inputs, split.inputs)))
-    return SymbolicFunction("rhs", time, arrays, ("y", "p"), out, directional=True)
+    return SymbolicFunction("rhs", time, arrays, ("y", "p"), out, directional=True, blocks=tables.blocks)
 
 
 def _switch_function(split: Split, time: Any, p: Any) -> SymbolicFunction:

@@ -158,9 +158,8 @@ def _patterns(problem: Problem) -> tuple[tuple[Pattern, tuple[TableShape, ...], 
 
 def _build(problem: Problem) -> NativeProblem:
     model = problem.model
-    for what in ("algebraic", "mass", "implicit"):
-        if getattr(model, what):
-            raise UnsupportedError(f"models with '{what}'")
+    if model.mass:
+        raise UnsupportedError("models with 'mass'")
     patterns = _patterns(problem)
     distinct = list(dict.fromkeys(patterns))
     symbolic = [variant_of(problem, *pattern) for pattern in distinct]

@@ -60,6 +60,7 @@ from odefit.compile.switch_kinds import (
     UNEQUAL,
 )
 from odefit.errors import UnsupportedError
+from odefit.model.implicit import is_block_symbol
 from odefit.model.table_calls import CALL, call_table, has_table, table_of_symbol
 
 PIECE_START, PIECE_LENGTH = "(start of the piece)", "(length of the piece)"
@@ -237,10 +238,7 @@ class _Walk:
         if has_table(ca.vertcat(*parts)):
             if operation in _CONTINUOUS:
                 return _Value(plain, of_time, of_states, level)
-            raise UnsupportedError(
-                f"a condition in time, or min and max, that depends on the table '{_a_table_in(parts)}' (put it into "
-                "the values of the table, or take one of kind 'hold')"
-            )
+            raise UnsupportedError(f"a condition in time, or min and max, that depends on {_called_in(parts)}")
         return self._with_input(operation, parts, _text(plain), level)
 
     def _is_settled(self, parts: list[Any]) -> bool:
@@ -254,6 +252,9 @@ class _Walk:
     def _call(self, table: _Value, argument: _Value) -> _Value:
         """Return the call of a table; at a time that is no known one its corners end pieces."""
         x, level = argument.expression, max(table.level, argument.level)
+        if _is_unknown(table.expression):
+            value = call_table(table.expression, (x,))
+            return _Value(value, table.of_time or argument.of_time, table.of_states or argument.of_states, level)
         name, place = _called(table.expression)
         corners = self._tables.get(name, Corners(False))
         of_time, of_states = argument.of_time, table.of_states or argument.of_states
@@ -369,10 +370,22 @@ def _called(table: Any) -> tuple[str, int]:
     return str(table_of_symbol(table.name())), place
 
 
-def _a_table_in(parts: list[Any]) -> str:
-    """Return the name of a table that is called."""
-    symbols = ca.symvar(ca.vertcat(*parts))
-    return min(name for symbol in symbols if (name := table_of_symbol(symbol.name())) is not None)
+def _is_unknown(call: Any) -> bool:
+    """Tell whether what is called is a block of algebraic unknowns."""
+    while call.op() == CALL:
+        call = call.dep(0)
+    return is_block_symbol(call.name())
+
+
+def _called_in(parts: list[Any]) -> str:
+    """Say which table is called in expressions, or else which algebraic unknown, and what to do."""
+    names = sorted(symbol.name() for symbol in ca.symvar(ca.vertcat(*parts)))
+    tables = [table for name in names if (table := table_of_symbol(name)) is not None]
+    if tables:
+        advice = "put it into the values of the table, or take one of kind 'hold'"
+        return f"the table '{tables[0]}' ({advice})"
+    blocks = [name for name in names if is_block_symbol(name)]
+    return f"the algebraic unknown '{blocks[0][:-1]}', where this changes with time alone"
 
 
 def _text(expression: Any) -> str:

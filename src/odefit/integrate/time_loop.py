@@ -43,7 +43,7 @@ from odefit.integrate.task import KEEPING, Task, elimination_at, switching_at, t
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel, named
 from odefit.native.pool import keep_alive
-from odefit.native.table_slots import REFUSED, SLOT
+from odefit.native.table_slots import REFUSED, REMEMBERED, SLOT
 
 _OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _, _NOT_SOLVED = map(int, tuple(Status)[:8])
 _OUTSIDE_TABLE = int(Status.OUTSIDE_TABLE)
@@ -160,17 +160,21 @@ def _in_unit(wanted, unit):
 
 @kernel(inline=True)
 def _clear(task, replay):
-    """Let go of what an earlier integration counted, and of what tables were asked for in vain."""
+    """Let go of what an earlier integration counted and found, and of what tables were asked for in vain.
+
+    Algebraic unknowns begin with their guess again, so that an integration does not depend on the one before.
+    """
     for j in range(_COUNTERS if replay else task.counts.size):
         task.counts[j] = 0
     for slot in range(task.slots):
-        at = 1 + SLOT * slot + REFUSED
-        task.u[at], task.u[at + 1] = np.nan, np.nan
+        at = 1 + SLOT * slot
+        task.u[at + REMEMBERED] = 0.0
+        task.u[at + REFUSED], task.u[at + REFUSED + 1] = np.nan, np.nan
 
 
 @kernel(inline=True)
 def _or_refused(task, status):
-    """Return `status`, or OUTSIDE_TABLE where something is not finite since a table has no such value."""
+    """Return `status`, or OUTSIDE_TABLE where something is not finite since a table or an equation has no such value."""
     if status == _NONFINITE_START or status == _NONFINITE:
         for slot in range(task.slots):
             at = 1 + SLOT * slot + REFUSED

@@ -37,18 +37,15 @@ class Model(Equations):
 
     Attributes
     ----------
-    algebraic, mass, implicit
-        Algebraic unknowns, entries of the mass matrix, and implicit equations.  Empty for explicit ordinary
-        differential equations.
+    mass
+        Entries of the mass matrix; empty for explicit differential equations.
     source
         The text the model was read from, if it was.
     kept
         What later stages made of it.
     """
 
-    algebraic: tuple[str, ...] = ()
     mass: Mapping[Any, Any] = field(default_factory=lambda: _NOTHING)
-    implicit: tuple[SX, ...] = ()
     source: str | None = None
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
@@ -65,7 +62,8 @@ class Model(Equations):
         Parameters
         ----------
         text
-            Statements ``x' = expr``, ``x(0) = expr``, ``name = expr`` and ``at t=expr: x += expr``, one a line.
+            Statements ``x' = expr``, ``x(0) = expr``, ``name = expr``, ``algebraic x ~ guess`` with ``0 = expr``, and
+            ``at t=expr: x += expr``, one a line.
         time
             Name of the independent variable.
         tables
