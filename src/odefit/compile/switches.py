@@ -60,7 +60,7 @@ from odefit.compile.switch_kinds import (
     UNEQUAL,
 )
 from odefit.errors import UnsupportedError
-from odefit.model.implicit import is_block_symbol
+from odefit.model.implicit import is_block_symbol, unknowns_of_symbol
 from odefit.model.table_calls import CALL, call_table, has_table, table_of_symbol
 
 PIECE_START, PIECE_LENGTH = "(start of the piece)", "(length of the piece)"
@@ -384,8 +384,8 @@ def _called_in(parts: list[Any]) -> str:
     if tables:
         advice = "put it into the values of the table, or take one of kind 'hold'"
         return f"the table '{tables[0]}' ({advice})"
-    blocks = [name for name in names if is_block_symbol(name)]
-    return f"the algebraic unknown '{blocks[0][:-1]}', where this changes with time alone"
+    unknowns = [unknowns_of_symbol(name) for name in names if is_block_symbol(name)]
+    return f"the algebraic unknown '{unknowns[0]}', where this changes with time alone"
 
 
 def _text(expression: Any) -> str:

@@ -127,6 +127,10 @@ class PlacedBlock:
     slot: int
     memory: int
 
+    def shifted(self, by: int) -> PlacedBlock:
+        """Return it as it stands in inputs that begin elsewhere."""
+        return PlacedBlock(self.block, self.slot + by, self.memory + by)
+
 
 def placed_blocks(shapes: Sequence[TableShape], blocks: Sequence[Block]) -> tuple[PlacedBlock, ...]:
     """Return where the blocks stand behind these tables."""

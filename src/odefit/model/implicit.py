@@ -39,6 +39,11 @@ def is_block_symbol(name: str) -> bool:
     return name.endswith(_MARK)
 
 
+def unknowns_of_symbol(name: str) -> str:
+    """Return the names of the unknowns of a block, for messages, from that of its symbol."""
+    return name.removesuffix(_MARK)
+
+
 @dataclass(frozen=True, eq=False)
 class Block:
     """Unknowns that are solved for together.
@@ -108,7 +113,7 @@ def implicit_definitions(
         used = {s.name() for row in rows for s in _symbols_inside(equations[row][0], inner, symbols)}
         residual, arguments = _hoisted([residuals[row] for row in rows], [symbols[name] for name in members])
         block = Block(
-            members, SX.sym(",".join(members) + _MARK), residual, texts, tuple(name for name in inner if name in used)
+            members, SX.sym(", ".join(members) + _MARK), residual, texts, tuple(name for name in inner if name in used)
         )
         blocks.append(block)
         given = [guesses[name] for name in members]

@@ -155,6 +155,16 @@ class Model(Equations):
         """The parameters and definitions that events set."""
         return tuple(name for name in (*self.parameters, *self.definitions) if held_name(name) in self.held)
 
+    def fault_of_replacing(self, name: str) -> str | None:
+        """Say why an experiment cannot replace a definition by something else, or return None."""
+        if name in self.algebraic:
+            return f"'{name}' is an algebraic unknown; replace what stands in its equations"
+        for block in self.implicit:
+            if name in block.inner:
+                unknown = block.unknowns[0]
+                return f"'{name}' depends on the algebraic unknown '{unknown}' and stands in its equations"
+        return None
+
     @cached_property
     def _held_parameters(self) -> Mapping[str, SX]:
         """Parameters that events change, to the symbols of the states that hold them."""

@@ -3,8 +3,9 @@
 **Newton's method.**  With the inverse A = G_x^{-1} at the present point, corrections are ``dx = -A G``.  They are made
 until they are as small as rounding, or no longer become smaller at the size of rounding, so that where one came from
 is forgotten: the same w give the same x up to the last bits.  Each correction must be at most half as long as the one
-before (measured componentwise, relative to x).  This is more than convergence needs; it says that the iteration is
-near the solution it goes to, and does not jump to another one.
+before (measured componentwise, relative to x), which is more than convergence needs: the iteration is to be near the
+solution it goes to.  On the way from a solution the determinant of G_x must keep its sign: along a path on which
+solutions do not meet it does, and where it changes the iteration goes to another solution.
 
 **Continuation.**  Where a Newton iteration contracts too little, the problem is reached on a path, lambda from 0 to 1,
 along which the solution is known at the beginning:
@@ -29,7 +30,7 @@ from numba import types
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 from odefit.native.records import floats_at
-from odefit.native.table_slots import REFUSED, REMEMBERED, SLOT
+from odefit.native.table_slots import REFUSED, REMEMBERED, SIGN, SLOT
 
 SOLVE = types.int64(types.int64, types.int64, types.int64, types.int64, types.int64, types.int64)
 """Signature of `solve_implicit`."""
@@ -40,8 +41,7 @@ there; Newton's method converges nowhere on it."""
 
 _NOTHING, _KNOWN, _FAILED = 0.0, 1.0, 2.0  # what is remembered: nothing; the last call; the last but a failed one
 
-_SMALLEST_STEP = 2.0**-20
-_MOST_STEPS = 300
+_MOST_STEPS = 400
 _MOST_CORRECTIONS = 60
 _ROUNDING = 2.0**-50
 _NEARLY = 1e-8  # corrections that stop to shrink there are made of rounding errors
@@ -60,7 +60,11 @@ def sizes_of(k: int, m: int) -> tuple[int, int]:
 
 @kernel(inline=True)
 def _inverted(matrix, inverse, k):
-    """Fill `inverse` by Gauss-Jordan elimination with row exchanges, which destroys `matrix`; tell whether there is one."""
+    """Fill `inverse` by Gauss-Jordan elimination with row exchanges, which destroys `matrix`.
+
+    Return the sign of the determinant; 0: there is no inverse.
+    """
+    sign = 1.0
     for e in range(k * k):
         inverse[e] = 0.0
     for i in range(k):
@@ -72,7 +76,9 @@ def _inverted(matrix, inverse, k):
                 pivot = i
         largest = matrix[pivot * k + j]
         if not (abs(largest) > 0.0 and math.isfinite(1.0 / largest)):
-            return False
+            return 0.0
+        if (pivot != j) != (largest < 0.0):
+            sign = -sign
         for c in range(k):
             matrix[pivot * k + c], matrix[j * k + c] = matrix[j * k + c], matrix[pivot * k + c] / largest
             inverse[pivot * k + c], inverse[j * k + c] = inverse[j * k + c], inverse[pivot * k + c] / largest
@@ -82,14 +88,17 @@ def _inverted(matrix, inverse, k):
                 for c in range(k):
                     matrix[i * k + c] -= factor * matrix[j * k + c]
                     inverse[i * k + c] -= factor * inverse[j * k + c]
-    return True
+    return sign
 
 
 @kernel(inline=True)
-def _newton(residual, k, x, w, shift, kept, guess, tolerance, room):
-    """Correct `x` until it solves G(x, w) = kept * shift; return 0, or why it does not, and the equation to blame.
+def _newton(residual, k, x, w, shift, kept, guess, tolerance, sign, room):
+    """Correct `x` until it solves G(x, w) = kept * shift.
 
-    `room` are: G and behind it G_x, the inverse of that, a copy, the correction, and where it began.
+    `sign` is that which the determinant of G_x must have, 0: any.  `room` are: G and behind it G_x, the inverse of that,
+    a copy, the correction, and where it began.
+
+    Returns 0, or why it does not; the equation to blame; the sign of the determinant.
     """
     values, inverse, matrix, dx, start = room
     for i in range(k):
@@ -103,11 +112,12 @@ def _newton(residual, k, x, w, shift, kept, guess, tolerance, room):
                 worst = i
         for e in range(k + k * k):
             if not math.isfinite(values[e]):
-                return NOT_FINITE, e if e < k else (e - k) // k
+                return NOT_FINITE, e if e < k else (e - k) // k, sign
         for e in range(k * k):
             matrix[e] = values[k + e]
-        if not _inverted(matrix, inverse, k):
-            return SINGULAR, worst
+        found = _inverted(matrix, inverse, k)
+        if found == 0.0 or found * sign < 0.0:
+            return SINGULAR, worst, sign
         size, before, stalled = 0.0, 0.0, True
         for i in range(k):
             move = 0.0
@@ -120,18 +130,22 @@ def _newton(residual, k, x, w, shift, kept, guess, tolerance, room):
                 stalled = False
             matrix[i] = move
         if not (size <= 0.5 * before or correction == 0 or size <= tolerance):
-            return (0, worst) if stalled else (NOT_FOUND, worst)
+            return (0 if stalled else NOT_FOUND), worst, found
         for i in range(k):
             dx[i] = matrix[i]
             x[i] += dx[i]
         if size <= tolerance:
-            return 0, worst
-    return NOT_FOUND, 0
+            return 0, worst, found
+    return NOT_FOUND, 0, sign
 
 
 @kernel(inline=True)
-def _follow(residual, k, m, known, arguments, memory, x, room):
-    """Follow the solution from what is remembered, or from the guess, to `arguments`; return as `_newton` does."""
+def _follow(residual, k, m, sign, arguments, memory, x, room):
+    """Follow the solution from what is remembered, or from the guess, to `arguments`; return as `_newton` does.
+
+    `sign` is that of the determinant in the solution that is remembered; 0: there is none.
+    """
+    known = sign != 0.0
     w, shift, trial = room[5], room[6], room[7]
     for i in range(k):
         x[i] = memory[k + m + i] if known else arguments[i]
@@ -143,8 +157,8 @@ def _follow(residual, k, m, known, arguments, memory, x, room):
         for i in range(k):
             shift[i] = room[0][i]
             if not math.isfinite(shift[i]):
-                return NOT_FINITE, i
-    reached, step, why, where = 0.0, 1.0, NOT_FOUND, 0
+                return NOT_FINITE, i, sign
+    reached, step, why, where, found = 0.0, 1.0, NOT_FOUND, 0, sign
     for _ in range(_MOST_STEPS):
         aim = min(reached + step, 1.0)
         for i in range(k):
@@ -153,18 +167,18 @@ def _follow(residual, k, m, known, arguments, memory, x, room):
             old = memory[k + j] if known else arguments[k + j]
             w[j] = arguments[k + j] if aim == 1.0 else old + aim * (arguments[k + j] - old)
         tolerance = _ROUNDING if aim == 1.0 else _ON_THE_WAY
-        why, where = _newton(residual, k, trial, w, shift, 1.0 - aim, arguments, tolerance, room[:5])
+        why, where, found = _newton(residual, k, trial, w, shift, 1.0 - aim, arguments, tolerance, sign, room[:5])
         if why == 0:
             for i in range(k):
                 x[i] = trial[i]
             if aim == 1.0:
-                return 0, where
+                return 0, where, found
             reached, step = aim, 2.0 * step
         else:
             step *= 0.5
-            if step < _SMALLEST_STEP:
-                return why, where
-    return why, where
+            if not reached + step > reached:
+                return why, where, found
+    return why, where, found
 
 
 @kernel
@@ -200,10 +214,11 @@ def solve_implicit(residual, k, m, slot_at, memory_at, arguments_at):
     dx, start = floats_at(at, k), floats_at(at + 8 * k, k)
     shift, trial = floats_at(at + 16 * k, k), floats_at(at + 24 * k, k)
     x = floats_at(memory_at + 8 * outputs, k)
-    why, where = 0, 0
+    why, where, sign = 0, 0, 0.0
     if finite:
         room = (values, inverse, matrix, dx, start, w, shift, trial)
-        why, where = _follow(residual, k, m, state != _NOTHING, arguments, memory, x, room)
+        sign = slot[SIGN] if state != _NOTHING else 0.0
+        why, where, sign = _follow(residual, k, m, sign, arguments, memory, x, room)
     if finite and why == 0:
         for j in range(k + m):
             memory[j] = arguments[j]
@@ -211,7 +226,7 @@ def solve_implicit(residual, k, m, slot_at, memory_at, arguments_at):
             memory[k + m + i] = x[i]
         for e in range(k * k):
             memory[outputs + k + e] = inverse[e]
-        slot[REMEMBERED] = _KNOWN
+        slot[REMEMBERED], slot[SIGN] = _KNOWN, sign
         return 0
     for e in range(k + k * k):
         memory[outputs + e] = math.nan if e < k else 0.0

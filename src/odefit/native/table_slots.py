@@ -12,3 +12,6 @@ ADDRESS, REMEMBERED, REFUSED = 0, 1, 3
 Of a block of algebraic unknowns: the address of the kernel; whether a solution is remembered; why there is none, and
 the equation to blame.
 """
+
+SIGN = 2
+"""In the slot of a block of algebraic unknowns: the sign of the determinant of G_x in the solution."""
