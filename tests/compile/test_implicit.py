@@ -20,7 +20,7 @@ EPS = np.finfo(float).eps
 
 
 class Solved:
-    """The definitions `names` of a text as native functions of `variables`; their slots are remembered from call to call."""
+    """The definitions `names` of a text as native functions of `variables`, with slots and memories of their own."""
 
     def __init__(self, text: str, names: str, variables: str, *, remembering: bool = True) -> None:
         model = Model.from_text(text)

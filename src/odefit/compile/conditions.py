@@ -278,7 +278,12 @@ def model_functions(
     observed = tables.placed(stack(outputs[n:]))
     functions = {
         "rhs": SymbolicFunction(
-            "rhs", time, common, ("y", "p"), tables.placed(stack(outputs[:n]), within_piece=True), directional=True,
+            "rhs",
+            time,
+            common,
+            ("y", "p"),
+            tables.placed(stack(outputs[:n]), within_piece=True),
+            directional=True,
             blocks=tables.blocks,
         )  # fmt: skip
         if split is None or not (split.inputs.numel() or variant.moving)

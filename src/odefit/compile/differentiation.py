@@ -10,8 +10,8 @@ F(z, w).  Then, in a direction v of z,
 where dT_k/dx_ki is again a look-up at the same arguments.  With all directions at once these are rows of a Jacobian.
 In the end the calls are put back for the w_k.  What comes out can be differentiated again.
 
-The outputs of a block of algebraic unknowns are several such variables with the same arguments; how they move is told in
-`odefit.compile.implicit_rules`.
+The outputs of a block of algebraic unknowns are several such variables with the same arguments; how they move is told
+in `odefit.compile.implicit_rules`.
 """
 
 from __future__ import annotations

@@ -173,7 +173,9 @@ class FunctionLibrary:
         self._title = title
         self._symbolic = tuple(functions)
         self._serialised = [function.value.serialize() for function in functions]
-        self._layout = [f"{f.name}:{','.join(f.by)}:{f.directional}:{f.differentiated}:{f.remembering}" for f in functions]
+        self._layout = [
+            f"{f.name}:{','.join(f.by)}:{f.directional}:{f.differentiated}:{f.remembering}" for f in functions
+        ]
         for placed in {one.slot: one for f in functions for one in f.blocks}.values():
             self._layout.append(f"block:{placed.slot}:{placed.memory}")
             self._serialised.append(placed.block.residual.serialize())

@@ -61,7 +61,7 @@ from odefit.compile.switch_kinds import (
 )
 from odefit.errors import UnsupportedError
 from odefit.model.implicit import is_block_symbol, unknowns_of_symbol
-from odefit.model.table_calls import CALL, call_table, has_table, table_of_symbol
+from odefit.model.table_calls import CALL, call_table, has_table, table_of_symbol, with_calls_replaced
 
 PIECE_START, PIECE_LENGTH = "(start of the piece)", "(length of the piece)"
 """Names of the two entries of p, the last ones, that kernels fill for pieces with moving ends."""
@@ -389,8 +389,14 @@ def _called_in(parts: list[Any]) -> str:
 
 
 def _text(expression: Any) -> str:
-    """Return an expression as text of bounded length, without the brackets around it."""
-    text = str(expression)
+    """Return an expression as text of bounded length, without the brackets around it; unknowns by their names."""
+
+    def name(called: Any, arguments: tuple[Any, ...]) -> Any:
+        if not is_block_symbol(called.name()):
+            return call_table(called, arguments)
+        return ca.SX.sym(unknowns_of_symbol(called.name()).split(", ")[int(arguments[0])])
+
+    text = str(with_calls_replaced(expression, name))
     if text.startswith("(") and text.endswith(")"):
         text = text[1:-1]
     return text if len(text) <= 60 else text[:57] + "..."

@@ -174,7 +174,7 @@ def _clear(task, replay):
 
 @kernel(inline=True)
 def _or_refused(task, status):
-    """Return `status`, or OUTSIDE_TABLE where something is not finite since a table or an equation has no such value."""
+    """Return `status`, or OUTSIDE_TABLE where something is not finite since a table or equation has no such value."""
     if status == _NONFINITE_START or status == _NONFINITE:
         for slot in range(task.slots):
             at = 1 + SLOT * slot + REFUSED

@@ -136,7 +136,9 @@ def check_targets(
             raise error_at(text, one.target, f"'{name}' is a table, which an event cannot change")
         if name in algebraic:
             advice = "change a parameter in its equations instead"
-            raise error_at(text, one.target, f"'{name}' is an algebraic unknown, which an event cannot change; {advice}")
+            raise error_at(
+                text, one.target, f"'{name}' is an algebraic unknown, which an event cannot change; {advice}"
+            )
         if name not in states and name not in others:
             hint = nearest(name, states) or nearest(name, others)
             hint = hint or f"; the states are {', '.join(states)}" * bool(states)

@@ -1,9 +1,9 @@
 """Algebraic unknowns: definitions whose value solves equations ``0 = ...``.
 
-An unknown x is a function of what else stands in its equations, x = H(w).  In expressions it is a call, written like that
-of a table (`odefit.model.table_calls`): ``CALL(block, i, guess, .., w, ..)`` is output number i of a *block* of unknowns
-that are solved for together, where `block` is a symbol that stands for it.  So an unknown is a definition like any other
-to whatever resolves, replaces, searches or pickles expressions, and `odefit.compile` solves and differentiates.
+An unknown x is a function of what else stands in its equations, x = H(w).  In expressions it is a call, written like
+that of a table (`odefit.model.table_calls`): ``CALL(block, i, guess, .., w, ..)`` is output number i of a *block* of
+unknowns that are solved for together, where `block` is a symbol that stands for it.  So an unknown is a definition like
+any other to whatever resolves, replaces, searches or pickles expressions; `odefit.compile` solves and differentiates.
 
 **Blocks.**  Which equations belong together is found from which unknowns stand in them.  A matching gives each equation
 an unknown of its own; if equation e has the unknown x_e, and x_f occurs in it, x_e needs x_f.  The unknowns that need
@@ -75,7 +75,7 @@ class Block:
 
 
 class StructureFault(Exception):
-    """Equations that do not determine the unknowns; `equation` is the number of the one to blame, or `unknown` a name."""
+    """Equations that do not determine the unknowns; `equation` is the number of that to blame, or `unknown` a name."""
 
     def __init__(self, message: str, *, equation: int | None = None, unknown: str = "") -> None:
         super().__init__(message)

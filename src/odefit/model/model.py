@@ -89,6 +89,8 @@ class Model(Equations):
         *,
         observables: Traced | None = None,
         time: str = "t",
+        algebraic: Mapping[str, Any] | None = None,
+        equations: Traced | None = None,
     ) -> Model:
         """Trace a Python function once.
 
@@ -105,8 +107,14 @@ class Model(Equations):
             ``observables(t, y, p)`` that returns a dict from name to expression; they become definitions.
         time
             Name of the independent variable.
+        algebraic
+            Algebraic unknowns to their guesses, numbers or text as in `initial`; in functions they are `y.name` too.
+        equations
+            ``equations(t, y, p)`` that returns a dict from a name, for messages, to what must be zero; as many as
+            there are algebraic unknowns.
         """
-        return cls._of(trace_equations(rhs, states, parameters, initial, observables, time), source=None)
+        traced = trace_equations(rhs, states, parameters, initial, observables, time, algebraic, equations)
+        return cls._of(traced, source=None)
 
     @classmethod
     def _of(cls, equations: Equations, source: str | None) -> Model:

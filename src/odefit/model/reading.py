@@ -13,8 +13,8 @@ from odefit.model.dependencies import Cycle, evaluation_order, path_to, symbols_
 from odefit.model.equations import Equations
 from odefit.model.event_statements import EventStatement, is_event, read_event
 from odefit.model.functions import FUNCTIONS
-from odefit.model.implicit_statements import read_unknowns
 from odefit.model.holding import Holding, check_targets, check_times, refuse_tables_in_times, time_events
+from odefit.model.implicit_statements import read_unknowns
 from odefit.model.lowering import Namespace, fault_of_value, lower
 from odefit.model.names import CONSTANTS, checked_time, initial_name
 from odefit.model.nodes import Call, Name, walk
@@ -48,7 +48,7 @@ def read_equations(text: str, time: str = "t", tables: Collection[str] | None = 
     definitions = _of_kind(text, read, "definition")
     initial = _of_kind(text, read, "initial")
     algebraic = _of_kind(text, read, "algebraic")
-    if not rhs and not definitions and not initial and not algebraic:
+    if not (rhs or definitions or initial or algebraic or _equations(read)):
         raise LanguageError("the text holds no equation; write x' = ... and x(0) = ..., or name = ...")
     _check_one_meaning(text, {"{}' = ...": rhs, "{} = ...": definitions, "algebraic {} ~ ...": algebraic})
     _check_initial_values(text, rhs, {**definitions, **algebraic}, initial)

@@ -95,8 +95,8 @@ def _inverted(matrix, inverse, k):
 def _newton(residual, k, x, w, shift, kept, guess, tolerance, sign, room):
     """Correct `x` until it solves G(x, w) = kept * shift.
 
-    `sign` is that which the determinant of G_x must have, 0: any.  `room` are: G and behind it G_x, the inverse of that,
-    a copy, the correction, and where it began.
+    `sign` is that which the determinant of G_x must have, 0: any.  `room` are: G and behind it G_x, the inverse of
+    that, a copy, the correction, and where it began.
 
     Returns 0, or why it does not; the equation to blame; the sign of the determinant.
     """
