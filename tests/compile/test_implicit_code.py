@@ -28,7 +28,7 @@ class Solved:
         u = ca.SX.sym("u", n_inputs((), model.implicit))
         slots = {one.block.symbol.element_hash(): u[one.slot] for one in self.blocks}
         out = ca.vertcat(*model.resolve([model.symbols[name] for name in names.split()]))
-        out = with_calls_replaced(out, lambda block, given: call_table(slots[block.element_hash()], given))
+        out = ca.cse(with_calls_replaced(out, lambda block, given: call_table(slots[block.element_hash()], given)))
         z = ca.vertcat(*(model.symbols[name] for name in variables.split()))
         arrays = (("z", z), ("u", u))
         symbolic = SymbolicFunction(

@@ -125,7 +125,7 @@ def split_of(problem: Problem, variant: Variant) -> Split | None:
     states = stack(model.symbols[name] for name in model.states)
     corners = {shape.name: shape.corners for shape in variant.tables}
     time, begin = model.symbols[model.time], beginning_of(problem)
-    split = split_at_conditions(out, time, states, begin, corners, held=model.held)
+    split = split_at_conditions(out, time, states, begin, corners, held=model.held, blocks=model.implicit)
     if split is None:
         return smooth(out) if variant.events else None
     for name in model.held:

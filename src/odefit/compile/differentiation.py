@@ -75,9 +75,9 @@ class _Opened:
             if place in block_at:
                 key = solution_key(table, arguments)
                 if key not in solved:
-                    solved[key] = Solution(block_at[place], table, arguments[1:])
+                    solved[key] = Solution(block_at[place], table, arguments[:-1])
                     opened.calls.append(solved[key])
-                return solved[key].output(int(arguments[0]))
+                return solved[key].output(int(arguments[-1]))
             key = (table.element_hash(), *(argument.element_hash() for argument in arguments))
             if key not in looked_up:
                 looked_up[key] = _LookUp(inputs, place, arguments, f"w{len(looked_up)}")

@@ -29,9 +29,10 @@ import numpy.typing as npt
 
 from odefit.compile import store
 from odefit.compile.differentiation import directional, jacobian
+from odefit.compile.implicit_code import SolvedBlocks
 from odefit.compile.machine import LoadedObject, build_object
 from odefit.compile.table_inputs import PlacedBlock
-from odefit.compile.tape import SECOND_DIRECTIONS, SolvedBlocks, assembly, uses_conditions
+from odefit.compile.tape import SECOND_DIRECTIONS, assembly, uses_conditions
 
 logger = logging.getLogger("odefit.compile")
 
@@ -80,6 +81,7 @@ class SymbolicFunction:
 
     def _function(self, name: str, out: Any, *extra: Any) -> Any:
         dense = ca.densify(out) if out.numel() else ca.SX(0, 1)
+        dense = ca.cse(dense) if self.blocks else dense  # equal arguments are solved for once
         return ca.Function(name, [self.time, *(array for _, array in self.arrays), *extra], [dense])
 
     def jacobian(self) -> tuple[Any, list[int], list[int]]:

@@ -82,13 +82,11 @@ class Solution:
     def closed(self, expression: Any) -> Any:
         """Return an expression with calls in place of the variables."""
         every = ca.vertcat(self._x, self._inverse)
-        calls = [self._call(number) for number in range(every.numel())]
+        with_arguments = call_table(self._slot, self._given)
+        calls = [call_table(with_arguments, [ca.SX(number)]) for number in range(every.numel())]
         return ca.substitute(expression, every, ca.vertcat(*calls))
-
-    def _call(self, number: int) -> Any:
-        return call_table(self._slot, [ca.SX(number), *self._given])
 
 
 def solution_key(table: Any, arguments: Sequence[Any]) -> tuple[int, ...]:
     """Return what tells calls of a block at different arguments apart; the number of the output does not."""
-    return table.element_hash(), *(argument.element_hash() for argument in arguments[1:])
+    return table.element_hash(), *(argument.element_hash() for argument in arguments[:-1])

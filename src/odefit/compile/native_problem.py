@@ -193,7 +193,7 @@ def _build_variant(problem: Problem, variant: Variant) -> NativeVariant:
     calls = time_calls(problem, variant)
     gathering = gatherings_of(problem.model, library["watch"] if "watch" in functions else None)
     model = CompiledModel(problem.model.states, names, library["rhs"], switches, on_states, *calls, gathering)
-    relative = states_at_edges(functions["observe"].value, library["rhs"], n)
+    relative = states_at_edges(functions["observe"], library["rhs"], n)
     return NativeVariant(model, library["observe"], sigma, variant, relative)
 
 

@@ -40,12 +40,13 @@ time behind the beginning: ``if(r > 0, sin(r)/r, 1)`` says what holds at r = 0 i
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import casadi as ca
 
+from odefit.compile.implicit_conditions import called_block, conditions_inside
 from odefit.compile.switch_kinds import (
     CEIL,
     EQUAL,
@@ -60,7 +61,7 @@ from odefit.compile.switch_kinds import (
     UNEQUAL,
 )
 from odefit.errors import UnsupportedError
-from odefit.model.implicit import is_block_symbol, unknowns_of_symbol
+from odefit.model.implicit import Block, is_block_symbol, unknowns_of_symbol
 from odefit.model.table_calls import CALL, call_table, has_table, table_of_symbol, with_calls_replaced
 
 PIECE_START, PIECE_LENGTH = "(start of the piece)", "(length of the piece)"
@@ -150,10 +151,12 @@ def split_at_conditions(
     begin: float = -math.inf,
     tables: Mapping[str, Corners] | None = None,
     held: Collection[str] = (),
+    blocks: Sequence[Block] = (),
 ) -> Split | None:
-    """Take the conditions in `time` out of a right-hand side, which may call `tables`; None if all of it is smooth.
+    """Take the conditions in `time` out of a right-hand side; None if all of it is smooth.
 
-    Those that change at no time behind `begin` stay.  States that are `held` change between pieces only.
+    It may call `tables`, and `blocks` of algebraic unknowns.  Conditions that change at no time behind `begin` stay.
+    States that are `held` change between pieces only.
     """
     others = [symbol for symbol in ca.symvar(ca.vertcat(out, time, states)) if symbol.name() != time.name()]
     state_names = {states[i].name() for i in range(states.numel())}
@@ -163,7 +166,7 @@ def split_at_conditions(
     if not (_NOT_SMOOTH | {CALL}).intersection(operations):
         return None
     names = {time.name(), *(symbol.name() for symbol in others)}
-    walk = _Walk((time, states, ca.vertcat(*parameters)), names, begin, tables or {}, held)
+    walk = _Walk((time, states, ca.vertcat(*parameters)), names, begin, tables or {}, held, blocks)
     return walk.split(function, operations)
 
 
@@ -177,9 +180,10 @@ class _Walk:
         begin: float,
         tables: Mapping[str, Corners],
         held: Collection[str],
+        blocks: Sequence[Block],
     ) -> None:
         self._time, self._names, self._begin, self._tables = arguments[0], set(names), begin, tables
-        self._held = frozenset(held)
+        self._held, self._blocks = frozenset(held), blocks
         self._arguments = arguments
         self._pairs: list[tuple[Any, Any]] = []  # switches g = a - b
         self._level: list[int] = []
@@ -253,8 +257,12 @@ class _Walk:
         """Return the call of a table; at a time that is no known one its corners end pieces."""
         x, level = argument.expression, max(table.level, argument.level)
         if _is_unknown(table.expression):
-            value = call_table(table.expression, (x,))
-            return _Value(value, table.of_time or argument.of_time, table.of_states or argument.of_states, level)
+            value = _Value(
+                call_table(table.expression, (x,)),
+                table.of_time or argument.of_time, table.of_states or argument.of_states, level,
+            )  # fmt: skip
+            self._look_inside(value)
+            return value
         name, place = _called(table.expression)
         corners = self._tables.get(name, Corners(False))
         of_time, of_states = argument.of_time, table.of_states or argument.of_states
@@ -272,6 +280,17 @@ class _Walk:
                 x = _held(x, knots, inputs)
         constant = corners.stepwise and not argument.of_states
         return _Value(call_table(table.expression, (x,)), table.of_time or (of_time and not constant), of_states, level)
+
+    def _look_inside(self, unknown: _Value) -> None:
+        """Note the conditions on an unknown in its own equations, if it depends on states; with time alone, refuse."""
+        called = called_block(unknown.expression, self._blocks) if unknown.of_states or unknown.of_time else None
+        for condition in conditions_inside(*called, _NOT_SMOOTH - _CONTINUOUS) if called else ():
+            if not unknown.of_states:
+                raise UnsupportedError(
+                    f"a condition on an algebraic unknown that changes with time alone ('{_text(condition)}' in its "
+                    "equation)"
+                )
+            self._on_states[self._words(condition)] = None
 
     def _words(self, condition: Any) -> str:
         """Return a condition as text; of one that is too long for that, the states in it."""
@@ -394,7 +413,7 @@ def _text(expression: Any) -> str:
     def name(called: Any, arguments: tuple[Any, ...]) -> Any:
         if not is_block_symbol(called.name()):
             return call_table(called, arguments)
-        return ca.SX.sym(unknowns_of_symbol(called.name()).split(", ")[int(arguments[0])])
+        return ca.SX.sym(unknowns_of_symbol(called.name()).split(", ")[int(arguments[-1])])
 
     text = str(with_calls_replaced(expression, name))
     if text.startswith("(") and text.endswith(")"):

@@ -23,7 +23,7 @@ Each B is a table of numbers with a slot of its own, and derivatives by the v_i 
 
 **Algebraic unknowns.**  Behind the tables each block of unknowns has a slot: the address of the kernel that solves for
 them (`odefit.native.implicit_solve`), what is remembered, and why there was no solution.  The memory of a block is the
-last solution, where the next one begins.  In an expression ``CALL(slot[0], i, guess, .., w, ..)`` is output i of the
+last solution, where the next one begins.  In an expression ``CALL(slot[0], guess, .., w, .., i)`` is output i of the
 kernel, see `odefit.compile.implicit_rules`.
 """
 
@@ -40,7 +40,7 @@ from odefit.compile.table_data import corner_knots
 from odefit.errors import UnsupportedError
 from odefit.model.implicit import Block, is_block_symbol
 from odefit.model.table_calls import call_table, calls_in, table_of_symbol, with_calls_replaced
-from odefit.native.implicit_solve import sizes_of
+from odefit.native import implicit_solve
 from odefit.native.table_slots import MIDDLE, SLOT
 from odefit.problem import Experiment, Problem
 from odefit.problem.resolution import names_in, resolve_in_experiment, symbol_of
@@ -116,7 +116,7 @@ def _n_slots(shapes: Sequence[TableShape]) -> int:
 
 def memory_size(block: Block) -> int:
     """Return how many numbers the memory of a block has."""
-    return sizes_of(len(block.unknowns), block.n_arguments)[1]
+    return implicit_solve.memory_size(len(block.unknowns), block.n_arguments)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +184,8 @@ class PlacedTables:
         """Return a column of expressions with slots in the place of tables; in the right-hand side `within_piece`."""
         if not self.inputs.numel():
             return out
-        return with_calls_replaced(out, self._within_piece if within_piece else self._value)
+        placed = with_calls_replaced(out, self._within_piece if within_piece else self._value)
+        return ca.cse(placed) if self.blocks else placed  # equal arguments are solved for once
 
     def _within_piece(self, table: Any, arguments: tuple[Any, ...]) -> Any:
         if is_block_symbol(table.name()):

@@ -32,19 +32,12 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import casadi as ca
 
-from odefit.compile.implicit_code import (
-    RESIDUAL_ARRAYS,
-    SOLVE_CODE,
-    place_of_output,
-    residual_function,
-    residual_name,
-)
+from odefit.compile.implicit_code import CODE_ARRAYS, SOLVE_CODE, Solutions, SolvedBlocks, functions_of
 from odefit.compile.look_up import LOOK_UP, RESULT, look_up_code
-from odefit.compile.table_inputs import PlacedBlock, memory_size
 from odefit.errors import CompileError
 from odefit.model.table_calls import CALL, has_calls
 from odefit.native.table_slots import SLOT
@@ -108,10 +101,7 @@ class _Value:
     operation: int
     operands: tuple[int, ...]
     constant: float = 0.0
-    place: tuple[int, int] = (
-        0,
-        0,
-    )  # of an input: which array, which element; of a call: which array, first of the slot
+    place: tuple[int, int] = (0, 0)  # of an input: which array, which element; of a call: the first of its slot
     derivative: int = 0  # of a call: which of what a look-up or a solution returns
     block: int = -1  # of a call: number of the block of algebraic unknowns, if it is none of a table
     chunk: int = 0
@@ -146,7 +136,7 @@ class _TableCall:
             array, element = values[self.table].place
             self.number = len(values)
             if element in block_at:
-                output, given = int(values[self.arguments[0]].constant), self.arguments[1:]
+                output, given = int(values[self.arguments[-1]].constant), self.arguments[:-1]
                 block = block_at[element]
                 values.append(_Value(CALL, given, place=(array, element), derivative=output, block=block, chunk=chunk))
                 return self.number
@@ -230,14 +220,13 @@ class _Writer:
     tape: _Tape
     work_size: int
     external: set[str]
-    solved: SolvedBlocks
+    solutions: Solutions
     lanes: int = 1  # of the output and of the slots
     lines: list[str] = field(default_factory=list)
     known: dict[int, str] = field(default_factory=dict)  # values present in the chunk being printed
     spread: dict[int, str] = field(default_factory=dict)  # the same, copied to all lanes
     flags: dict[int, str] = field(default_factory=dict)  # the same, as i1 (conditions only)
     looked_up: dict[Any, str] = field(default_factory=dict)  # what look-ups of tables returned there
-    last_solved: dict[int, tuple[Any, str]] = field(default_factory=dict)  # arguments and memory of each block there
     counter: int = 0
 
     def fresh(self) -> str:
@@ -320,27 +309,10 @@ class _Writer:
         return [same[one.operation](one) if one.operation in same else k for k, one in values]
 
     def solution(self, value: _Value) -> str:
-        """Print the solution for a block of unknowns; outputs at the same arguments share one."""
-        block, key = self.solved.blocks[value.block].block, self.identities(value.operands)
-        if value.block not in self.last_solved or self.last_solved[value.block][0] != key:
-            pointer = f"%{self.array_names[value.place[0] - 1]}"
-            given = self.emit(f"alloca double, i64 {len(value.operands)}, align 8")
-            for i, k in enumerate(value.operands):
-                at = self.emit(f"getelementptr double, ptr {given}, i64 {i}")
-                self.lines.append(f"  store double {self.number(k)}, ptr {at}, align 8")
-            slot = self.emit(f"getelementptr double, ptr {pointer}, i64 {value.place[1]}")
-            if self.solved.remembering:
-                how, place = "odefit_solve", self.solved.blocks[value.block].memory
-                memory = self.emit(f"getelementptr double, ptr {pointer}, i64 {place}")
-            else:
-                how, memory = "odefit_solve_alone", self.emit(f"alloca double, i64 {memory_size(block)}, align 8")
-            sizes = f"i64 {len(block.unknowns)}, i64 {block.n_arguments}"
-            code = f"ptr @{residual_name(value.block)}"
-            self.lines.append(f"  call void @{how}(ptr {slot}, ptr {memory}, {code}, {sizes}, ptr {given})")
-            self.last_solved[value.block] = (key, memory)
-        _, memory = self.last_solved[value.block]
-        at = self.emit(f"getelementptr double, ptr {memory}, i64 {place_of_output(block, value.derivative)}")
-        return self.emit(f"load double, ptr {at}, align 8")
+        """Print the solution for a block of algebraic unknowns."""
+        array, slot = value.place
+        pointer = f"%{self.array_names[array - 1]}"
+        return self.solutions.printed(self, value.block, value.derivative, pointer, slot, value.operands)
 
     def select(self, condition: int, value: int) -> str:
         kind = self.kind(value)
@@ -424,7 +396,7 @@ class _Writer:
             outputs[chunk].append((element, number))
         for chunk in range(self.tape.n_chunks):
             self.known, self.spread, self.flags, self.looked_up, self.counter = {}, {}, {}, {}, 0
-            self.last_solved = {}
+            self.solutions.begin_function()
             if chunked:
                 self.lines.append(
                     f"define internal void @{self.name}_{chunk}({signature}, ptr noalias %work) noinline nounwind {{"
@@ -464,13 +436,6 @@ OPERATIONS = frozenset([*_LIBM, *_INTRINSIC, *_ARITHMETIC, *_BOOLEAN, *_SPECIAL]
 """CasADi's operations that have a native form."""
 
 
-class SolvedBlocks(NamedTuple):
-    """The blocks of algebraic unknowns of a function, and whether it remembers their solutions in its inputs."""
-
-    blocks: tuple[PlacedBlock, ...] = ()
-    remembering: bool = True
-
-
 def assembly(
     functions: Sequence[Any],
     array_names: Sequence[Sequence[str]],
@@ -495,14 +460,14 @@ def assembly(
     bodies = []
     every = solved or [SolvedBlocks()] * len(functions)
     blocks = max((one.blocks for one in every), key=len, default=())
-    residuals = [residual_function(one.block, number) for number, one in enumerate(blocks)]
-    compiled = [(one, RESIDUAL_ARRAYS, SolvedBlocks()) for one in residuals]
+    of_blocks = [one for number, placed in enumerate(blocks) for one in functions_of(placed.block, number)]
+    compiled = [(one, CODE_ARRAYS, SolvedBlocks()) for one in of_blocks]
     for function, names, own in [*compiled, *zip(functions, array_names, every, strict=True)]:
         lanes = [i + 1 for i, name in enumerate(names) if name in wide]  # input 0 is the time
         seeds = [i + 1 for i, name in enumerate(names) if name in SECOND_DIRECTIONS]
         tape = _read(function, lanes, seeds, {one.slot: number for number, one in enumerate(own.blocks)})
-        work_size = _assign_slots(tape)
-        bodies.append(_Writer(function.name(), names, tape, work_size, external, own, LANES if lanes else 1).write())
+        work_size, width = _assign_slots(tape), LANES if lanes else 1
+        bodies.append(_Writer(function.name(), names, tape, work_size, external, Solutions(own), width).write())
     declarations = []
     for entry in sorted(external):
         name, arity = entry.rsplit("/", 1)

@@ -1,7 +1,7 @@
 """Algebraic unknowns: definitions whose value solves equations ``0 = ...``.
 
 An unknown x is a function of what else stands in its equations, x = H(w).  In expressions it is a call, written like
-that of a table (`odefit.model.table_calls`): ``CALL(block, i, guess, .., w, ..)`` is output number i of a *block* of
+that of a table (`odefit.model.table_calls`): ``CALL(block, guess, .., w, .., i)`` is output number i of a *block* of
 unknowns that are solved for together, where `block` is a symbol that stands for it.  So an unknown is a definition like
 any other to whatever resolves, replaces, searches or pickles expressions; `odefit.compile` solves and differentiates.
 
@@ -28,6 +28,9 @@ from casadi import SX
 from odefit.errors import UnsupportedError
 from odefit.model.dependencies import evaluation_order, symbols_in
 from odefit.model.table_calls import CALL, call_table
+
+LARGEST_BLOCK = 50
+"""Unknowns that can be solved for together: the inverse is dense, and the code of derivatives grows with its cube."""
 
 _MARK = "~"
 _binary: Any = SX.binary
@@ -110,15 +113,17 @@ def implicit_definitions(
     for unknowns, rows in _blocks(found, list(guesses), [text for _, text in equations]):
         texts = tuple(equations[row][1] for row in rows)
         members = tuple(list(guesses)[number] for number in unknowns)
+        if len(members) > LARGEST_BLOCK:
+            raise StructureFault(_too_large(members), unknown=members[0])
         used = {s.name() for row in rows for s in _symbols_inside(equations[row][0], inner, symbols)}
         residual, arguments = _hoisted([residuals[row] for row in rows], [symbols[name] for name in members])
         block = Block(
             members, SX.sym(", ".join(members) + _MARK), residual, texts, tuple(name for name in inner if name in used)
         )
         blocks.append(block)
-        given = [guesses[name] for name in members]
+        with_arguments = call_table(block.symbol, [*(guesses[name] for name in members), *arguments])
         for number, name in enumerate(members):
-            calls[name] = call_table(block.symbol, [SX(number), *given, *arguments])
+            calls[name] = call_table(with_arguments, [SX(number)])
     return tuple(blocks), {name: calls[name] for name in guesses}
 
 
@@ -131,6 +136,13 @@ def _numbers_differ(guesses: Mapping[str, SX], equations: Sequence[tuple[SX, str
     return (
         f"there {'is' if len(guesses) == 1 else 'are'} {counted(len(guesses), 'algebraic unknown')}{names} but "
         f"{counted(len(equations), 'equation')} 0 = ...; their numbers must match: {advice}, or remove some"
+    )
+
+
+def _too_large(unknowns: Sequence[str]) -> str:
+    return (
+        f"{len(unknowns)} algebraic unknowns need each other ({', '.join(unknowns[:3])}, ...), and at most "
+        f"{LARGEST_BLOCK} can be solved for together; eliminate some by hand, or make them states, x' = ..."
     )
 
 

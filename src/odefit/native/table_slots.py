@@ -13,5 +13,5 @@ Of a block of algebraic unknowns: the address of the kernel; whether a solution 
 the equation to blame.
 """
 
-SIGN = 2
-"""In the slot of a block of algebraic unknowns: the sign of the determinant of G_x in the solution."""
+PHASE = 5
+"""In the slot of a block of algebraic unknowns: who asks, see `odefit.native.implicit_solve`."""
