@@ -14,7 +14,7 @@ from odefit.model import Model
 from odefit.model.table_calls import call_table, with_calls_replaced
 from odefit.native.implicit_solve import NOT_FINITE, NOT_FOUND, SINGULAR, SOLVE, solve_implicit
 from odefit.native.kernel_calls import kernel_address
-from odefit.native.table_slots import ADDRESS, REFUSED, REMEMBERED, SLOT
+from odefit.native.table_slots import ADDRESS, PHASE, REFUSED, REMEMBERED, SLOT
 
 EPS = np.finfo(float).eps
 
@@ -34,7 +34,7 @@ class Solved:
         symbolic = SymbolicFunction(
             "f", model.symbols["t"], arrays, ("z",), out, True, blocks=self.blocks, remembering=remembering
         )
-        self.native = FunctionLibrary("a test", [symbolic])["f"]
+        self.symbolic, self.native = symbolic, FunctionLibrary("a test", [symbolic])["f"]
         self.n, self.m = out.numel(), z.numel()
         self.u = np.zeros(u.numel())
         self.forget()
@@ -215,6 +215,52 @@ def test_a_poor_guess_is_left_by_continuation(text, a, root):
     assert solved(a)[0] == pytest.approx(root, rel=1e-9, abs=1e-14)
 
 
+def test_any_guess_leads_to_the_only_solution_of_a_rising_equation():
+    solved = Solved("algebraic x ~ g\n0 = b*x + c*x^3 + d*tanh(x) + e*x^5 - a", "x", "a b c d e g")
+    rng = np.random.default_rng(7)
+    for _ in range(300):
+        a, g = (rng.choice([-1, 1]) * 10 ** rng.uniform(-3, 3) for _ in range(2))
+        b, c, d, e = 10 ** rng.uniform(-1, 1, 4)
+        solved.forget()
+        x = solved(a, b, c, d, e, g)[0]
+        assert b * x + c * x**3 + d * np.tanh(x) + e * x**5 == pytest.approx(a, rel=1e-13)
+
+
+@pytest.mark.parametrize(("guess", "root"), [(1.57, 0.0), (1.6, np.pi), (4.7, np.pi), (-1.57, 0.0)])
+def test_a_first_correction_that_goes_far_does_not_lead_to_a_solution_far_away(guess, root):
+    solved = Solved(f"algebraic x ~ {guess}\n0 = sin(x) - a", "x", "a")
+    assert solved(0.0)[0] == pytest.approx(root, abs=1e-15)
+
+
+@pytest.mark.parametrize("guess", [1e-8, 1e-3, 1.0, 1e3, 1e8])
+def test_a_small_solution_is_as_accurate_as_a_large_one(guess):
+    solved = Solved(f"algebraic x ~ {guess}\n0 = sqrt(x) - a", "x", "a")
+    for a in (1e-8, 2.0, 1e-12, 1e-3):
+        assert solved(a)[0] == pytest.approx(a**2, rel=8 * EPS)
+
+
+def test_unknowns_pass_zero():
+    solved = Solved("algebraic x ~ 0\nalgebraic y ~ 0\n0 = exp(x) - 1 - a + 0.1*a*y\n0 = y^3 + y - b - x", "x y", "a b")
+    sequence = [*np.linspace(1e-3, -1e-3, 21), 1e-17, -1e-16, 1e-18, 0.0, 1e-300, 3.0]
+    for a, b in zip(sequence, np.linspace(-3, 3, len(sequence)), strict=True):
+        x, y = solved(a, b)
+        assert abs(np.expm1(x) - a + 0.1 * a * y) <= 1e-15 * max(1.0, abs(a))
+        assert abs(y**3 + y - b - x) <= 1e-14
+
+
+def test_equal_arguments_are_solved_for_once():
+    from odefit.compile.implicit_code import SolvedBlocks
+    from odefit.compile.tape import assembly
+
+    k = 6
+    lines = [f"algebraic x{i} ~ 0\n0 = x{i} + sin(x{(i + 1) % k} + {i}*p) - q" for i in range(k)]
+    solved = Solved("\n".join(lines), " ".join(f"x{i}" for i in range(k)), "p q")
+    function = solved.symbolic.jacobian()[0]
+    text = assembly([function], [["z", "u"]], solved=[SolvedBlocks(solved.blocks)])
+    assert function.n_instructions() < 400
+    assert text.count("call void @odefit_solve(") - text.count("call void @odefit_solve(ptr %own") == 1
+
+
 def test_without_a_solution_the_value_is_missing_and_its_derivatives_are_zero():
     solved = Solved("algebraic x ~ 1\n0 = x^2 - a\ny = if(a > 0, x, a)", "x y", "a")
     assert np.isnan(solved(-1.0)[0])
@@ -257,4 +303,4 @@ def test_shared_inputs_are_not_written_to_by_functions_that_do_not_remember():
 
 
 def test_slots_have_room_for_what_is_noted():
-    assert max(ADDRESS, REMEMBERED, REFUSED + 1) < SLOT
+    assert len({ADDRESS, REMEMBERED, REMEMBERED + 1, REFUSED, REFUSED + 1, PHASE}) == SLOT

@@ -8,6 +8,7 @@ import pytest
 
 from odefit.errors import LanguageError, ModelError, UnsupportedError
 from odefit.model import Model
+from odefit.model.implicit import LARGEST_BLOCK
 
 STATE = "x' = -k*a*x\nx(0) = 1\n"
 
@@ -140,3 +141,14 @@ def test_python_functions_use_unknowns_like_states():
 def test_faults_in_python_are_named(changed, message):
     with pytest.raises(ModelError, match=message):
         traced(**changed)
+
+
+def test_too_many_unknowns_that_need_each_other_are_refused():
+    k = LARGEST_BLOCK + 1
+    lines = [f"algebraic x{i} ~ 0\n0 = x{i} + sin(x{(i + 1) % k})" for i in range(k)]
+    with pytest.raises(
+        LanguageError, match=r"51 algebraic unknowns need each other \(x0, x1, x2, ...\), and at most 50"
+    ):
+        Model.from_text("\n".join(lines))
+    lines[-1] = f"algebraic x{k - 1} ~ 0\n0 = x{k - 1} + p"
+    assert [len(one.unknowns) for one in Model.from_text("\n".join(lines)).implicit] == [1] * k

@@ -128,11 +128,67 @@ def test_the_isotherm_is_found_without_a_state():
     np.testing.assert_allclose(theta, frame.K * frame.time * (1 - theta) * attraction, rtol=1e-13)
 
 
-def test_the_shock_front_is_that_of_the_formula():
-    formula, implicit = (of.fit(load(name)) for name in ("shock_front", "shock_front/implicit"))
+@pytest.mark.parametrize(
+    "integrator", ["dopri5", "dop853", "ddm", "bdf3", pytest.param("rk32", marks=pytest.mark.slow)]
+)
+def test_the_shock_front_is_that_of_the_formula(integrator):
+    both = (load(name).with_settings(integrator=integrator) for name in ("shock_front", "shock_front/implicit"))
+    formula, implicit = (of.fit(one) for one in both)
     assert implicit.converged
     assert implicit.estimates == pytest.approx(formula.estimates, rel=1e-8)
     assert implicit.iterations == formula.iterations
+
+
+TWO = "algebraic H ~ 0.1\n0 = (H - x)*(H - x + 2)\nx' = k*H + 1\nx(0) = 0\ny = H + 0*t\n"
+
+
+def test_curves_have_the_solution_of_the_trajectory():
+    """Of the solutions x and x - 2 the guess leads to the first at the start, and would lead to the second later."""
+    p = problem(TWO, columns=("x", "y"), values={"k": 0.2})
+    frame = of.simulate(p, times=[5.0])
+    assert frame.x[0] > 5.0
+    assert frame.H[0] == pytest.approx(frame.x[0], rel=1e-12)
+    fitted = of.fit(
+        p.with_measurements(of.measurements_from_frame(of.simulate(p)[["experiment", "time", "x", "y"]], p.model))
+    )
+    assert fitted.objective < 1e-12
+
+
+@pytest.mark.parametrize("expression", ["max(H, over=t, to=4)", "integral(H*x, over=t, to=3)"])
+def test_a_derived_quantity_along_the_solution_may_use_an_unknown(expression):
+    both = (problem(t + REACTION, derived={"q": expression}) for t in (IMPLICIT, FORMULA))
+    left, right = (of.fit(p.with_fixed("Ka", "c0").with_settings(rtol=1e-9, atol=1e-11)) for p in both)
+    for name in ("estimate", "standard_error"):
+        assert getattr(left.derived["q"], name) == pytest.approx(getattr(right.derived["q"], name), rel=1e-5)
+
+
+def test_a_derived_quantity_at_a_time_cannot_use_an_unknown_yet():
+    with pytest.raises(UnsupportedError, match=r"a value at a given time such as x\(t=5\), that uses .* 'H'"):
+        _ = of.fit(problem(IMPLICIT + REACTION, derived={"q": "H(t=2)"})).derived
+
+
+def test_noise_may_depend_on_an_unknown_of_the_time():
+    noise = {"x": of.Noise(sigma="0.05*G")}
+    texts = ("algebraic G ~ 1\n0 = G^2 - 1 - t\n", "G = sqrt(1 + t)\n")
+    left, right = (problem(FORMULA + REACTION + t, columns=("x",), noise=noise).evaluate(order=1) for t in texts)
+    assert left.loglik == pytest.approx(right.loglik, rel=1e-12)
+
+
+def test_a_condition_on_an_unknown_in_its_own_equation_is_named():
+    p = problem("algebraic H ~ 0.5\n0 = H + if(H > 0.3*x, 0.01, 0) - Ka*total\n" + REACTION)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert compile_problem(p).model(0).on_states == ("(0.3*x)<H",)
+    with pytest.raises(UnsupportedError, match="a condition on an algebraic unknown that changes with time alone"):
+        problem(
+            "algebraic H ~ 0.5\n0 = H + if(H > 0.3, 0.01, 0) - Ka*t*c0\nx' = -k*H\nx(0) = 1", columns=("x",)
+        ).evaluate()
+
+
+def test_logarithms_in_equations_keep_small_states_accurate():
+    for equation, edge in (("log(H) + H - Ka*x", True), ("exp(H) + H - Ka*x", False)):
+        p = problem(f"algebraic H ~ 0.5\n0 = {equation}\nx' = -k*x\nx(0) = c0", columns=("H",))
+        assert compile_problem(p).variant(0).relative.tolist() == [edge]
 
 
 FOLD = "algebraic H ~ 1\n0 = H^2 + x - 2*c0\nx' = k*H\nx(0) = 1\n"
@@ -183,14 +239,17 @@ def test_what_cannot_be_replaced_is_refused(build, error, message):
 
 
 def test_an_event_cannot_use_an_unknown_yet():
-    with pytest.raises(UnsupportedError, match="an event that uses the algebraic unknown 'H'"):
+    with pytest.raises(
+        UnsupportedError, match="an event, or a value at a given time .* that uses the algebraic unknown 'H'"
+    ):
         problem(f"{IMPLICIT}{REACTION}at t=1: x += H\n").evaluate(VALUES)
 
 
 def test_check_shows_the_equations():
     report = check(problem(IMPLICIT + REACTION))
     assert report.ok, report.text
-    assert "Algebraic unknowns\n  H: 0 = H^2 + Ka*H - Ka*total\n" in report.text
+    assert "Algebraic unknowns; of several solutions the one that continues the guess\n" in report.text
+    assert "  H: 0 = H^2 + Ka*H - Ka*total\n" in report.text
     assert "Definitions: total, y\n" in report.text
     assert "States: none: an implicit model\n" in check(load("isotherm")).text
 

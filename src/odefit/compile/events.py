@@ -204,7 +204,9 @@ class SymbolicEvents:
         for table in sorted(tables_in(ca.vertcat(*self.moments, *self.changes))) if kinds else ():
             raise UnsupportedError(f"an event that uses the table '{table}'")
         for unknown in sorted(unknowns_in(ca.vertcat(*self.moments, *self.changes))) if kinds else ():
-            raise UnsupportedError(f"an event that uses the algebraic unknown '{unknown}'")
+            raise UnsupportedError(
+                f"an event, or a value at a given time such as x(t=5), that uses the algebraic unknown '{unknown}'"
+            )
         self.target, self.first_change = np.array(target, dtype=np.int64), np.array(first, dtype=np.int64)
 
     @staticmethod

@@ -39,6 +39,7 @@ class ExperimentTables:
     def __init__(self, problem: Problem, experiment: Experiment, model: CompiledModel, packed: Packed) -> None:
         self._shapes = shapes_of(problem, experiment)
         self._blocks = problem.model.implicit
+        self._solve = kernel_address(solve_implicit, SOLVE) if self._blocks else 0
         self._names: list[str] = []
         self._ranges: list[list[tuple[float, float]]] = []
         self._data: list[Array] = []
@@ -78,7 +79,7 @@ class ExperimentTables:
         slots = np.zeros((self.n_slots, SLOT))
         slots[:, REFUSED : REFUSED + 2] = np.nan
         addresses = [data.ctypes.data for data in self._data]
-        addresses += [kernel_address(solve_implicit, SOLVE)] * len(self._blocks)
+        addresses += [self._solve] * len(self._blocks)
         slots.view(np.int64)[:, ADDRESS] = addresses
         memories = (np.zeros(memory_size(block)) for block in self._blocks)
         return np.concatenate([slots.reshape(-1), *memories])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from odefit.native.implicit_solve import ALONG, ASIDE, GO_ON, IN_STEP, TAKE_BACK
+from odefit.native.implicit_solve import ALONG, ASIDE, BESIDE, GO_ON, IN_STEP, TAKE_BACK
 from odefit.native.kernel import kernel
 from odefit.native.table_slots import PHASE, REMEMBERED, SLOT
 
@@ -36,8 +36,17 @@ def _begin_attempt(task):
     """Let an attempt behind one that was not taken begin where that one began."""
     for slot in range(task.slots):
         at = 1 + SLOT * slot + PHASE
-        if task.u[at] == ASIDE:
+        if task.u[at] >= ASIDE:
             task.u[at] = TAKE_BACK
+
+
+@kernel(inline=True)
+def _end_differentiation(task):
+    """Let output begin where the step ended, whether directions were computed or not."""
+    for slot in range(task.slots):
+        at = 1 + SLOT * slot + PHASE
+        if task.u[at] == BESIDE:
+            task.u[at] = ASIDE
 
 
 @kernel(inline=True)
@@ -57,7 +66,7 @@ def _take_attempt(task):
 
 def noting_solutions(method: Any) -> Any:
     """Return a `Method` (see `odefit.integrate.time_loop`) whose steps note where they are."""
-    begin, attempt, advance = method.begin, method.attempt, method.advance
+    begin, attempt, advance, differentiate = method.begin, method.attempt, method.advance, method.differentiate
 
     @kernel(inline=True)
     def begin_noting(task, elimination, room, t, t_end, h, replay):
@@ -73,8 +82,16 @@ def noting_solutions(method: Any) -> Any:
         return outcome, ratio, worst
 
     @kernel(inline=True)
+    def differentiate_noting(task, elimination, room, t, h, t_new):
+        status, cause, ratio = differentiate(task, elimination, room, t, h, t_new)
+        _end_differentiation(task)
+        return status, cause, ratio
+
+    @kernel(inline=True)
     def advance_noting(task, room, t, h, t_new, ratio, replay):
         _take_attempt(task)
         return advance(task, room, t, h, t_new, ratio, replay)
 
-    return method._replace(begin=begin_noting, attempt=attempt_noting, advance=advance_noting)
+    return method._replace(
+        begin=begin_noting, attempt=attempt_noting, differentiate=differentiate_noting, advance=advance_noting
+    )

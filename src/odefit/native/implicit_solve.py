@@ -33,7 +33,8 @@ takes, or replays them; the solutions along it must not depend on which of this 
     IN_STEP     the same, in a step that is attempted
     GO_ON       an attempt begins, the step before was taken: what is reached is *kept*; then IN_STEP
     TAKE_BACK   an attempt begins, the one before was given up: back to what was kept; then IN_STEP
-    ASIDE       somebody else asks: solutions begin where the step ended, and are not reached
+    ASIDE       somebody else asks: solutions begin where the step ended, and are not reached; then BESIDE
+    BESIDE      the same; each begins at the one before
 
 The first solution of all is reached and kept, whoever asks.
 """
@@ -56,7 +57,7 @@ NOT_FINITE, SINGULAR, NOT_FOUND = 1, 2, 3
 """Why there is no solution: G or its derivatives are not finite at the guess, or where the path ended; G_x is singular
 there, or its determinant changes its sign; Newton's method converges nowhere on it."""
 
-ALONG, GO_ON, TAKE_BACK, IN_STEP, ASIDE = 0.0, 1.0, 2.0, 3.0, 4.0
+ALONG, GO_ON, TAKE_BACK, IN_STEP, ASIDE, BESIDE = 0.0, 1.0, 2.0, 3.0, 4.0, 5.0
 """Phases."""
 
 _NOTHING, _FOUND, _FAILED = 0.0, 1.0, 2.0  # what is remembered: nothing; the last call; others, but it failed
@@ -73,9 +74,10 @@ def memory_size(k: int, m: int) -> int:
     """Return how many numbers the memory of `k` unknowns and `m` arguments has.
 
     In it stand the arguments of the last call, guesses first; the outputs x and A; x and w of the solution that was
-    reached and of the one that is kept, each behind the sign of its determinant; and room to work in.
+    reached, of the one that is kept, and of the one beside, each behind the sign of its determinant; and room to work
+    in.
     """
-    return outputs_of(k, m) + (k + k * k) + 2 * (1 + k + m) + (m + 6 * k + 2 * k * k + 1)
+    return outputs_of(k, m) + (k + k * k) + 3 * (1 + k + m) + (m + 6 * k + 2 * k * k + 1)
 
 
 def outputs_of(k: int, m: int) -> int:
@@ -241,18 +243,25 @@ def _reach(arguments, k, m, sign, x, reached):
 
 
 @kernel(inline=True)
-def _enter_phase(slot, reached, kept):
-    """Keep what is reached, or go back to what was kept, if an attempt begins; return whether solutions are reached."""
-    phase, known = slot[PHASE], slot[REMEMBERED] != _NOTHING
-    if phase == GO_ON or phase == TAKE_BACK:
-        if known:
-            for j in range(kept.size):
-                if phase == GO_ON:
-                    kept[j] = reached[j]
-                else:
-                    reached[j] = kept[j]
+def _copy(source, target):
+    for j in range(target.size):
+        target[j] = source[j]
+
+
+@kernel(inline=True)
+def _enter_phase(slot, reached, kept, beside):
+    """Keep what is reached, or go back to what was kept, if an attempt begins; return whether it is somebody else."""
+    phase = slot[PHASE]
+    if phase == GO_ON:
+        _copy(reached, kept)
         slot[PHASE] = IN_STEP
-    return phase != ASIDE or not known
+    elif phase == TAKE_BACK:
+        _copy(kept, reached)
+        slot[PHASE] = IN_STEP
+    elif phase == ASIDE:
+        _copy(reached, beside)
+        slot[PHASE] = BESIDE
+    return phase == ASIDE or phase == BESIDE
 
 
 @kernel
@@ -277,7 +286,9 @@ def solve_implicit(residual, rounding, k, m, slot_at, memory_at, arguments_at):
     inverse, at = floats_at(at, k * k), at + 8 * k * k
     reached, at = floats_at(at, 1 + k + m), at + 8 * (1 + k + m)
     kept, at = floats_at(at, 1 + k + m), at + 8 * (1 + k + m)
-    reaches, same, finite = _enter_phase(slot, reached, kept), slot[REMEMBERED] != _NOTHING, True
+    beside, at = floats_at(at, 1 + k + m), at + 8 * (1 + k + m)
+    aside, known, finite = _enter_phase(slot, reached, kept, beside), slot[REMEMBERED] != _NOTHING, True
+    same = known
     for j in range(k + m):
         same = same and last[j] == arguments[j]
         finite = finite and math.isfinite(arguments[j])
@@ -289,20 +300,19 @@ def solve_implicit(residual, rounding, k, m, slot_at, memory_at, arguments_at):
     shift, trial, sign_at = floats_at(at + 24 * k, k), floats_at(at + 32 * k, k), floats_at(at + 40 * k, 1)
     if same and slot[REMEMBERED] == _FAILED:
         return NOT_FOUND
+    begin = beside if aside else reached
     if same:
-        if reaches:
-            _reach(arguments, k, m, sign_at[0], x, reached)
+        _reach(arguments, k, m, sign_at[0], x, begin)
         return 0
-    known = slot[REMEMBERED] != _NOTHING
     if finite:
         room = (values, inverse, matrix, dx, move, errors, w, shift, trial)
-        why, where, sign = _follow((residual, rounding), k, m, known, arguments, reached, x, room)
+        why, where, sign = _follow((residual, rounding), k, m, known, arguments, begin, x, room)
         if why == 0:
             sign_at[0], slot[REMEMBERED] = sign, _FOUND
-            if reaches:
-                _reach(arguments, k, m, sign, x, reached)
+            _reach(arguments, k, m, sign, x, begin)
             if not known:
-                _reach(arguments, k, m, sign, x, kept)
+                _copy(begin, reached)
+                _copy(begin, kept)
             return 0
         slot[REFUSED], slot[REFUSED + 1] = float(why), float(where)
     for i in range(k):

@@ -58,7 +58,8 @@ def _paragraph(title: str, words: Iterable[str]) -> list[str]:
 
 def _unknowns(problem: Problem) -> list[str]:
     """Say which algebraic unknowns are solved for together, from which equations."""
-    lines = ["Algebraic unknowns"] if problem.model.algebraic else []
+    title = "Algebraic unknowns; of several solutions the one that continues the guess"
+    lines = [title] if problem.model.algebraic else []
     for block in problem.model.implicit:
         words = f"  {', '.join(block.unknowns)}: {'; '.join(block.equations)}"
         lines += textwrap.wrap(words, _WIDTH, subsequent_indent="    ")
