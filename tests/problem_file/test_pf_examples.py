@@ -233,7 +233,6 @@ forecast = { until = 180 }
 SPECTRUM = "time,350,360\n0,1,2\n10,0.5,1.5\n"
 CHEM_FILES = {f"spectra_{name}.csv": SPECTRUM for name in ("b330", "b350", "b370")}
 CHEM_STEPS = [
-    ("algebraic equations", [("algebraic H ~ 1e-3\n0 = H^2 - Ka*(Htot - H)", "H = sqrt(Ka*Htot)")]),
     ("linear = true of 'eA'", [('eA = { per = "wavelength", linear = true', 'eA = { per = "wavelength", start = 1')]),
     ("linear = true of 'eB'", [('eB = { per = "wavelength", linear = true', 'eB = { per = "wavelength", start = 1')]),
     ("linear = true of 'eC'", [('eC = { per = "wavelength", linear = true', 'eC = { per = "wavelength", start = 1')]),

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from odefit.compile.differentiation import directional
 from odefit.compile.functions import FunctionLibrary, NativeFunction, SymbolicFunction
 from odefit.compile.switches import Split
+from odefit.compile.table_inputs import PlacedBlock
 from odefit.model.events import StateEvent
 from odefit.problem.resolution import names_in
 
@@ -64,14 +65,16 @@ class BorderFunctions:
 
 
 def border_functions(
-    borders: Any, triggers: Any, time: Any, y: Any, p: Any, u: Any
+    borders: Any, triggers: Any, time: Any, y: Any, p: Any, u: Any, blocks: tuple[PlacedBlock, ...]
 ) -> tuple[SymbolicFunction, SymbolicFunction]:
     """Return both functions; "y" is (t, y, y') for both, though conditions of events use none of it."""
     nothing, rates = ca.SX.sym("nothing"), ca.SX.sym("rate", y.numel())
-    along = directional(borders, ca.vertcat(time, y), ca.vertcat(ca.SX(1), rates), u) if borders.numel() else borders
+    along = borders
+    if borders.numel():
+        along = directional(borders, ca.vertcat(time, y), ca.vertcat(ca.SX(1), rates), u, blocks)
     states = (("y", ca.vertcat(time, y, rates)), ("p", p), ("u", u))
     return (
-        SymbolicFunction("borders", nothing, states, ("y", "p"), ca.vertcat(borders, along)),
+        SymbolicFunction("borders", nothing, states, ("y", "p"), ca.vertcat(borders, along), blocks=blocks),
         SymbolicFunction("triggers", nothing, states, ("y", "p"), triggers, differentiated=False),
     )
 

@@ -135,7 +135,7 @@ def split_of(problem: Problem, variant: Variant) -> Split | None:
     corners = {shape.name: shape.corners for shape in variant.tables}
     time, begin = model.symbols[model.time], beginning_of(problem)
     held = [name for name in model.held if name not in model.gathered]
-    split = split_at_conditions(out, time, states, begin, corners, held=held)
+    split = split_at_conditions(out, time, states, begin, corners, held=held, blocks=model.implicit)
     if split is None:
         return smooth(out) if variant.events else None
     return split
@@ -146,7 +146,7 @@ def _refuse_equalities(problem: Problem, conditions: list[Any]) -> None:
     model = problem.model
     states = stack(model.symbols[name] for name in model.states)
     for event, condition in zip(model.state_events, conditions, strict=True):
-        split = split_at_conditions(condition, model.symbols[model.time], states)
+        split = split_at_conditions(condition, model.symbols[model.time], states, blocks=model.implicit)
         if split is not None and (split.on_states or {EQUAL, UNEQUAL} & {*split.kind}):
             raise ProblemError(
                 f"the event '{event.text}' compares with == or !=, which changes for single moments only; write <, <=, "
@@ -231,6 +231,8 @@ def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> Symbol
         ),
         by=("q",),
         out=tables.placed(stack(outputs)),
+        blocks=tables.blocks,
+        remembering=False,  # its inputs are shared
     )
 
 
@@ -294,25 +296,35 @@ def model_functions(
     observed = tables.placed(stack(outputs[n:]))
     functions = {
         "rhs": SymbolicFunction(
-            "rhs", time, common, ("y", "p"), tables.placed(stack(outputs[:n]), within_piece=True), directional=True
-        )
+            "rhs",
+            time,
+            common,
+            ("y", "p"),
+            tables.placed(stack(outputs[:n]), within_piece=True),
+            directional=True,
+            blocks=tables.blocks,
+        )  # fmt: skip
         if split is None or not (split.inputs.numel() or variant.moving)
         else _right_hand_side(split, tables, time, y, p, moving=variant.moving),
-        "observe": SymbolicFunction("observe", time, by_measurement, ("y", "p", "a"), observed[:m]),
+        "observe": SymbolicFunction(
+            "observe", time, by_measurement, ("y", "p", "a"), observed[:m], blocks=tables.blocks
+        ),
     }
     watch = watched(
         model, y, ca.vertcat(p, piece), tables.inputs,
         lambda parts: tables.placed(stack(_resolved_in(problem, variant, parts))),
     )  # fmt: skip
     if watch is not None:
-        functions["watch"] = watch
+        functions["watch"] = replace(watch, blocks=tables.blocks)
     if texts:
-        functions["sigma"] = SymbolicFunction("sigma", time, by_measurement, ("y", "p", "a"), observed[m:])
+        functions["sigma"] = SymbolicFunction(
+            "sigma", time, by_measurement, ("y", "p", "a"), observed[m:], blocks=tables.blocks
+        )
     if split is not None and (split.inputs.numel() or split.borders.kind or variant.events):
         functions["switches"] = _switch_function(split, time, ca.vertcat(p, piece))
     if split is not None and (split.borders.kind or model.state_events):
         u = ca.vertcat(tables.inputs, split.inputs, split.borders.inputs)
-        parts = tables.placed(split.borders.functions), split.out[n:], time, y, ca.vertcat(p, piece), u
+        parts = tables.placed(split.borders.functions), split.out[n:], time, y, ca.vertcat(p, piece), u, tables.blocks
         for function in border_functions(*parts):
             functions[function.name] = function
     if split is not None and variant.events:
@@ -340,7 +352,7 @@ def _right_hand_side(
         out, time, piece = stretched(out, time)
     u = ca.vertcat(tables.inputs, split.inputs, split.borders.inputs)
     arrays = (("y", y), ("p", ca.vertcat(p, piece)), ("u", u))
-    return SymbolicFunction("rhs", time, arrays, ("y", "p"), out, directional=True)
+    return SymbolicFunction("rhs", time, arrays, ("y", "p"), out, directional=True, blocks=tables.blocks)
 
 
 def _switch_function(split: Split, time: Any, p: Any) -> SymbolicFunction:

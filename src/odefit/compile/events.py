@@ -35,7 +35,7 @@ from odefit.model.events import rate_name
 from odefit.problem import Experiment, Problem
 from odefit.problem.events import Dose
 from odefit.problem.periods import PeriodChange, changes_of_periods
-from odefit.problem.resolution import names_in, tables_in
+from odefit.problem.resolution import names_in, tables_in, unknowns_in
 
 AT_ONCE, BEGIN, END, PERIOD, WHEN = range(5)
 N_ARGUMENTS = 3
@@ -208,6 +208,10 @@ class SymbolicEvents:
         self.moments, self.changes = resolve(moments, at_start=True), resolve(changes)
         for table in sorted(tables_in(ca.vertcat(*self.moments, *self.changes))) if kinds else ():
             raise UnsupportedError(f"an event that uses the table '{table}'")
+        for unknown in sorted(unknowns_in(ca.vertcat(*self.moments, *self.changes))) if kinds else ():
+            raise UnsupportedError(
+                f"an event, or a value at a given time such as x(t=5), that uses the algebraic unknown '{unknown}'"
+            )
         self.target, self.first_change = np.array(target, dtype=np.int64), np.array(first, dtype=np.int64)
 
     @staticmethod

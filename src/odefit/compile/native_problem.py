@@ -167,9 +167,8 @@ def _patterns(problem: Problem) -> tuple[tuple[Pattern, tuple[TableShape, ...], 
 
 def _build(problem: Problem) -> NativeProblem:
     model = problem.model
-    for what in ("algebraic", "mass", "implicit"):
-        if getattr(model, what):
-            raise UnsupportedError(f"models with '{what}'")
+    if model.mass:
+        raise UnsupportedError("models with 'mass'")
     patterns = _patterns(problem)
     distinct = list(dict.fromkeys(patterns))
     symbolic = [variant_of(problem, *pattern) for pattern in distinct]
@@ -203,7 +202,7 @@ def _build_variant(problem: Problem, variant: Variant) -> NativeVariant:
     calls = time_calls(problem, variant)
     gathering = gatherings_of(problem.model, library["watch"] if "watch" in functions else None)
     model = CompiledModel(problem.model.states, names, library["rhs"], switches, on_states, *calls, gathering)
-    relative = states_at_edges(functions["observe"].value, library["rhs"], n)
+    relative = states_at_edges(functions["observe"], library["rhs"], n)
     return NativeVariant(model, library["observe"], sigma, variant, relative)
 
 

@@ -293,7 +293,7 @@ class Trajectory(NamedTuple):
     counts
         The numbers of `counters`, then the steps of each piece.
     refusal
-        With the status OUTSIDE_TABLE: which table was asked for what, in words.
+        With the status OUTSIDE_TABLE: which table was asked for what, or which equation has no solution, in words.
     """
 
     status: Status

@@ -51,6 +51,7 @@ from odefit.integrate.sizes import (
     set_tolerances,
     tighten_small,
 )
+from odefit.integrate.solved_along import forget_solutions, noting_solutions
 from odefit.integrate.stepping import JACOBIAN, RHS, longer
 from odefit.integrate.task import KEEPING, Task, bordering_at, elimination_at, switching_at, task_at
 from odefit.native.calls import call_model
@@ -59,7 +60,7 @@ from odefit.native.pool import keep_alive
 from odefit.native.table_slots import REFUSED, SLOT
 
 _OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _, _NOT_SOLVED = map(int, tuple(Status)[:8])
-_OUTSIDE_TABLE = int(Status.OUTSIDE_TABLE)
+_OUTSIDE_TABLE, _NONFINITE_DERIVATIVE = int(Status.OUTSIDE_TABLE), int(Status.NONFINITE_DERIVATIVE)
 _COUNTERS = len(Counters._fields)
 _write_limits = KEEPING.writer(Task, "rtol", "max_steps")
 _SMALLEST_STEP = 1e-290
@@ -182,18 +183,19 @@ def _in_unit(wanted, unit):
 
 @kernel(inline=True)
 def _clear(task, replay):
-    """Let go of what an earlier integration counted, and of what tables were asked for in vain."""
+    """Let go of what an earlier integration counted and found, and of what tables were asked for in vain."""
     for j in range(_COUNTERS if replay else task.counts.size):
         task.counts[j] = 0
     for slot in range(task.slots):
         at = 1 + SLOT * slot + REFUSED
         task.u[at], task.u[at + 1] = np.nan, np.nan
+    forget_solutions(task)
 
 
 @kernel(inline=True)
 def _or_refused(task, status):
-    """Return `status`, or OUTSIDE_TABLE where something is not finite since a table has no such value."""
-    if status == _NONFINITE_START or status == _NONFINITE:
+    """Return `status`, or OUTSIDE_TABLE where something is not finite since a table or equation has no such value."""
+    if status == _NONFINITE_START or status == _NONFINITE or status == _NONFINITE_DERIVATIVE:
         for slot in range(task.slots):
             at = 1 + SLOT * slot + REFUSED
             if not (math.isnan(task.u[at]) and math.isnan(task.u[at + 1])):
@@ -207,7 +209,7 @@ def time_loop(name: str, method: Method, *, implicit: bool = False) -> Any:
     In an `implicit` one, states that begin at zero and stay small keep the usual tolerance: what is solved for has
     rounding errors of larger states in it, which may be all there is of a small one.
     """
-    integrate = _loop(name, method)
+    integrate = _loop(name, noting_solutions(method))
 
     @kernel
     @named(name)

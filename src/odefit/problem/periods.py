@@ -100,6 +100,9 @@ def _check_name(model: Model, experiment: Experiment, where: str, name: str) -> 
         )
     if name in model.tables or name in experiment.tables:
         raise UnsupportedError(f"{where}, which replaces the table '{name}'")
+    fault = model.fault_of_replacing(name)
+    if fault is not None:
+        raise UnsupportedError(f"{where} sets '{name}': {fault}")
     if name not in model.parameters and name not in model.definitions:
         known = (*model.parameters, *model.definitions)
         raise ProblemError(f"{where} sets '{name}', which the model does not have{suggestion(name, known)}")

@@ -16,6 +16,7 @@ from odefit.problem.derived import check_quantities, quantities_by_text, quantit
 from odefit.problem.event_validation import check_doses, check_events, refuse_tables, texts_of_doses
 from odefit.problem.intervals import check_intervals
 from odefit.problem.noise import check_expressions, check_measured, standard_deviations
+from odefit.problem.resolution import unknowns_in
 from odefit.problem.table_validation import check_tables
 
 if TYPE_CHECKING:
@@ -107,6 +108,9 @@ def _check_overrides(problem: Problem) -> None:
                     f"experiment '{experiment.name}' sets '{name}', which the model does not have"
                     f"{suggestion(name, model.names)}"
                 )
+            fault = model.fault_of_replacing(name)
+            if fault is not None:
+                raise UnsupportedError(f"experiment '{experiment.name}' sets '{name}': {fault}")
             if name in model.definitions and name in model.changed_by_events:
                 raise UnsupportedError(
                     f"experiment '{experiment.name}' sets '{name}', a definition that an event changes too; make it a "
@@ -168,6 +172,8 @@ def _check_expressions(problem: Problem) -> set[str]:
             along = {one: words for one, words in by_events.items() if one not in model.gathered}
             look(noise.expression, f"[noise] {name}", along)
     for rule in problem.rules:
+        for name in sorted(unknowns_in(problem.model.resolve([problem.expression(rule.expression)])[0])):
+            raise UnsupportedError(f"the algebraic unknown '{name}' in a rule (\"{rule.expression}\")")
         look(rule.expression, f'the rule "{rule.expression} ~ ..."', shared)
     derived = quantities_by_text(problem)
     used.update(quantities_of(problem).model.parameters if derived else ())

@@ -36,8 +36,11 @@ class CheckReport:
 def check(problem: Problem) -> CheckReport:
     """Describe `problem`, evaluate it at the start values and test its Jacobian."""
     lines = [problem.title] if problem.title else []
-    lines += _paragraph("States", problem.model.shown or ["none: an explicit model"])
-    lines += _paragraph("Definitions", problem.model.definitions or ["none"])
+    model = problem.model
+    kind = "implicit" if model.algebraic else "explicit"
+    lines += _paragraph("States", model.shown or [f"none: an {kind} model"])
+    lines += _paragraph("Definitions", [name for name in model.definitions if name not in model.algebraic] or ["none"])
+    lines += _unknowns(problem)
     lines += _parameters(problem)
     lines += _tables(problem)
     lines += _experiments(problem)
@@ -51,6 +54,16 @@ def check(problem: Problem) -> CheckReport:
 
 def _paragraph(title: str, words: Iterable[str]) -> list[str]:
     return textwrap.wrap(f"{title}: {', '.join(words)}", _WIDTH, subsequent_indent="  ")
+
+
+def _unknowns(problem: Problem) -> list[str]:
+    """Say which algebraic unknowns are solved for together, from which equations."""
+    title = "Algebraic unknowns; of several solutions the one that continues the guess"
+    lines = [title] if problem.model.algebraic else []
+    for block in problem.model.implicit:
+        words = f"  {', '.join(block.unknowns)}: {'; '.join(block.equations)}"
+        lines += textwrap.wrap(words, _WIDTH, subsequent_indent="    ")
+    return lines
 
 
 def _parameters(problem: Problem) -> list[str]:
