@@ -50,7 +50,14 @@ def test_problems_without_minimum_are_in_the_gallery():
 
 @pytest.mark.parametrize(
     ("name", "file"),
-    [("dow", "runs.csv"), ("oral_doses", "plasma.csv"), ("lockdown", "weeks.csv"), ("isotherm", "isotherm.csv")],
+    [
+        ("dow", "runs.csv"),
+        ("oral_doses", "plasma.csv"),
+        ("lockdown", "weeks.csv"),
+        ("thermostat", "room.csv"),
+        ("bouncing_ball", "heights.csv"),
+        ("isotherm", "isotherm.csv"),
+    ],
 )
 def test_simulated_data_can_be_made_again(name, file):
     made = import_module(f"odefit.gallery.{name}._simulate").simulated()
@@ -68,6 +75,21 @@ def test_the_drive_can_be_made_again_and_its_motor_is_found():
     for name, value in truth.items():
         low, high = result.parameters[name].interval
         assert low < value < high, name
+
+
+@pytest.mark.parametrize(
+    ("name", "truth"),
+    [
+        ("thermostat", {"loss": 0.3, "power": 12.0, "low": 19.0, "high": 22.0, "T0": 20.5}),
+        ("bouncing_ball", {"g": 9.81, "drag": 0.05, "restitution": 0.8, "height": 1.2}),
+    ],
+)
+def test_thresholds_and_restitution_are_found(name, truth):
+    result = of.fit(load(name))
+    assert result.converged
+    for parameter, value in truth.items():
+        found = result.parameters[parameter]
+        assert abs(found.estimate - value) < 3.5 * found.standard_error, parameter
 
 
 @pytest.mark.parametrize("function", [load, path_of])

@@ -150,8 +150,11 @@ def test_what_is_not_built_is_refused(what):
         of.simulate(problem(f"{text}\nx(0) = 0", called, {"k": 0.5}))
 
 
-def test_steps_in_a_state_are_named():
-    report = check(problem("x' = -k*H(x)\nx(0) = 3", {"H": STEPS}, {"k": 0.5}, [0.5, 1.0]))
+def test_steps_in_a_state_are_named_if_there_are_too_many_to_watch():
+    few = check(problem("x' = -k*H(x)\nx(0) = 3", {"H": STEPS}, {"k": 0.5}, [0.5, 1.0]))
+    assert "cross a border" not in few.text
+    many = of.Table(np.arange(200.0), np.arange(200.0) % 3, kind="hold")
+    report = check(problem("x' = -k*H(x)\nx(0) = 3", {"H": many}, {"k": 0.5}, [0.5, 1.0]))
     assert "cross a border (H(x) of kind 'hold')" in report.text.replace("\n  ", " ")
 
 

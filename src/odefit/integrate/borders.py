@@ -22,6 +22,7 @@ from odefit.integrate.course import (
     BLAMED,
     COUNT,
     FIRED,
+    OF_ONE,
     PIECE_END,
     PLAIN,
     RESUMED,
@@ -56,7 +57,8 @@ _OK, _UNDEFINED, _CASCADE, _ENDED, _ROOM, _TOO_MANY, _ZENO, _CHATTERING = (
 )
 MOST_CROSSINGS = 100_000
 _MOST_ROUNDS = 100  # of events that set off each other at one time
-_MOST_SHORT, _SHORT = 50, 1e-8  # crossings that follow each other so soon, relative to the length of the task
+_SHORT, _VERY_SHORT = 1e-8, 1e-12  # between crossings that follow each other, relative to the length of the task
+_MOST_SHORT, _MOST_OF_ONE, _MOST_VERY_SHORT = 50, 20, 2  # how many: of all borders, of one, and very soon of one
 
 
 @kernel(inline=True)
@@ -221,8 +223,12 @@ def note_crossing(table, i, order, pool, border, piece, step, noting):
     if c.memory[FIRED] == border and end <= begin:
         return _CHATTERING, border
     length = task.ends[task.ends.size - 1] - task.start
-    c.memory[SHORT] = c.memory[SHORT] + 1.0 if end - begin <= _SHORT * length else 0.0
-    if c.memory[SHORT] >= _MOST_SHORT:
+    is_short = end - begin <= _SHORT * length
+    c.memory[SHORT] = c.memory[SHORT] + 1.0 if is_short else 0.0
+    c.memory[OF_ONE] = c.memory[OF_ONE] + 1.0 if is_short and c.memory[FIRED] == border else 0.0
+    if c.memory[SHORT] >= _MOST_SHORT or c.memory[OF_ONE] >= _MOST_OF_ONE:
+        return _ZENO, border
+    if c.memory[OF_ONE] >= _MOST_VERY_SHORT and end - begin <= _VERY_SHORT * length:
         return _ZENO, border
     e = np.int64(c.memory[COUNT])
     c.memory[FIRED], c.memory[RESUMED], c.memory[COUNT] = border, 1.0, e + 1.0

@@ -55,11 +55,8 @@ def _keep_point(c, at):
         c.points[at + k] = c.values[k]
 
 
-def crosser(name: str, peek: Any) -> Any:
-    """Return the kernel ``cross(table, i, room, t, h, t_new, order, pool)`` that looks for a crossing in a step.
-
-    It returns the border (-1: none is crossed) and the place, in the method's time.
-    """
+def _looker(name: str, peek: Any) -> Any:
+    """Return the kernel that computes borders and their slopes somewhere in a step."""
 
     @kernel
     @named(f"{name}_borders_at")
@@ -78,6 +75,12 @@ def crosser(name: str, peek: Any) -> Any:
         for j in range(b.level.size):
             c.values[b.level.size + j] *= length
         return 0
+
+    return look
+
+
+def _finders(name: str, look: Any) -> tuple[Any, Any]:
+    """Return the kernels that find where a border turns around, and where it is crossed."""
 
     @kernel
     @named(f"{name}_turn")
@@ -106,6 +109,9 @@ def crosser(name: str, peek: Any) -> Any:
         c, nb = course_of(task, record, order, pool), record.level.size
         bound = bound_of(c, j, direction) + c.shift[j]
         look(table, i, room, t, h, t_new, a, order, pool)
+        if c.ignored[j] > 0.0 and direction * (c.values[j] - bound) > 0.0:
+            b, a = a, t  # it was beyond before, but not by so much that it counted
+            look(table, i, room, t, h, t_new, a, order, pool)
         if direction * (c.values[j] - bound) >= 0.0:
             if direction * c.values[nb + j] >= 0.0:
                 return a  # it leaves at once
@@ -136,6 +142,17 @@ def crosser(name: str, peek: Any) -> Any:
                 break
             x = new
         return x
+
+    return turn, place
+
+
+def crosser(name: str, peek: Any) -> Any:
+    """Return the kernel ``cross(table, i, room, t, h, t_new, order, pool)`` that looks for a crossing in a step.
+
+    It returns the border (-1: none is crossed) and the place, in the method's time.
+    """
+    look = _looker(name, peek)
+    turn, place = _finders(name, look)
 
     @kernel
     @named(f"{name}_first_crossing")

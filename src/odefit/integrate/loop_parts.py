@@ -9,6 +9,7 @@ from typing import Any
 
 from odefit.integrate.borders import forget_step, look_before_jump, note_crossing, resume_piece, settle
 from odefit.integrate.contract import Status
+from odefit.integrate.course import leaves_to_conditions
 from odefit.integrate.crossing import ENDLESS, crosser
 from odefit.integrate.events import FIRST_OWNER, apply_event
 from odefit.integrate.landing import lander
@@ -18,7 +19,9 @@ from odefit.integrate.sizes import any_without_size, note_accepted, note_rejecte
 from odefit.integrate.task import bordering_at, switching_at, task_at
 from odefit.native.kernel import kernel
 
-_OK, _SWITCHED, _CHATTERING = (int(one) for one in (Status.OK, Status.SWITCHED, Status.CHATTERING))
+_OK, _NONFINITE_START, _SWITCHED, _CHATTERING = (
+    int(one) for one in (Status.OK, Status.NONFINITE_START, Status.SWITCHED, Status.CHATTERING)
+)
 _MORE_THAN_GRID = 10  # steps, where a border is crossed later than the grid tells
 
 _INSIDE = 0.1  # of a step: a border further away from its ends than that makes it shorter
@@ -69,6 +72,21 @@ def entrance(seed: Any, current: Any) -> Any:
         return 0.0, 1.0, task.p[task.n_parameters - 1], status, cause
 
     return enter
+
+
+def beginner(begin: Any) -> Any:
+    """Return the kernel that lets a method begin a piece; beyond a border perhaps with the conditions themselves."""
+
+    @kernel(inline=True)
+    def begin_piece(table, i, elimination, room, t, t_end, h, replay, order, course):
+        task, status, cause, first = task_at(table, i), _OK, -1, h
+        for _ in range(2):
+            status, cause, first = begin(task, elimination, room, t, t_end, h, replay)
+            if status != _NONFINITE_START or not leaves_to_conditions(table, i, order, course):
+                break
+        return status, cause, first
+
+    return begin_piece
 
 
 def leaver(current: Any) -> Any:

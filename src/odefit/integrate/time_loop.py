@@ -29,6 +29,7 @@ from odefit.integrate.loop_parts import (
     SHORTER,
     SOLVED,
     UNSOLVED,
+    beginner,
     border_finder,
     entrance,
     finisher,
@@ -176,12 +177,6 @@ def _wanted_next(wanted, unit, h, factor, asked):
 
 
 @kernel(inline=True)
-def _in_unit(wanted, unit):
-    """Return a step size in the unit of a piece; 0, which means none, if that has no length."""
-    return wanted / unit if unit > 0.0 else 0.0
-
-
-@kernel(inline=True)
 def _clear(task, replay):
     """Let go of what an earlier integration counted and found, and of what tables were asked for in vain."""
     for j in range(_COUNTERS if replay else task.counts.size):
@@ -258,18 +253,25 @@ def time_loop(name: str, method: Method, *, implicit: bool = False) -> Any:
     return solve
 
 
+@kernel(inline=True)
+def _goes_on(replay, step, behind, awaited, t, t_end, sizes):
+    """Tell whether a piece has more steps."""
+    return step < behind or awaited >= 0 if replay else t < t_end and not is_complete(sizes)
+
+
 def _loop(name: str, method: Method) -> Any:
     """Return the loop over the steps of `method`; with an array of `sizes` it is a pilot, without output."""
     stride, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance, current, peek = method
-    enter, leave, try_step = entrance(seed, current), leaver(current), trial(attempt, differentiate)
-    find, finish, write_rest = border_finder(name, peek), finisher(name, interpolate), rest_of_output(current)
+    enter, begin_piece, leave = entrance(seed, current), beginner(begin), leaver(current)
+    try_step, find = trial(attempt, differentiate), border_finder(name, peek)
+    finish, write_rest = finisher(name, interpolate), rest_of_output(current)
     watch_rejected, watch_accepted = watchers(interpolate)
 
     @kernel(inline=True, allocating=True)
     def integrate(table, i, order, replay, sizes, largest, taken, orders, n_taken):
         """Integrate task `i` of a table through all its pieces."""
         task, elimination = task_at(table, i), elimination_at(table, i)
-        counts, ends, pilot = task.counts, task.ends, sizes.size > 0
+        counts, pilot = task.counts, sizes.size > 0
         _clear(task, replay)
         room, course = make_room(task, elimination, order), new_course(table, i, order, replay)
         scratch, events = scratch_for_output(table, i, room), event_scratch(task, switching_at(table, i), order)
@@ -277,9 +279,9 @@ def _loop(name: str, method: Method) -> Any:
         status, cause, ratio_most, wanted = _OK, -1, 0.0, 0.0
         t, h, asked, rejected, attempts, step = task.start, 0.0, 0.0, 0, 0, 0
         next_time, kink, begun, border = task.times.size if pilot else 0, 0, n_taken, -1
-        piece = np.int64(0)  # not a literal, for which all that is handed it would be compiled once more
+        piece = np.int64(0)  # no literal, for which all that is handed it would be compiled once more
         next_time = write_initial(table, i, task, room, t, next_time, gather, scratch)
-        while status == _OK and piece < ends.size and task.n > 0:
+        while status == _OK and piece < task.ends.size and task.n > 0:
             is_start = piece == 0 and border < 0
             t, t_end, unit, status, cause = enter(table, i, elimination, room, piece, order, t, course, events, cause)
             begun, was_nonfinite = n_taken if border < 0 else begun, False
@@ -287,11 +289,10 @@ def _loop(name: str, method: Method) -> Any:
             if watched and replay:
                 behind, awaited = step_behind(table, i, order, course, piece, step, counts[_COUNTERS + piece])
             if status == _OK and t < t_end:  # several events at one time have nothing between them
-                status, cause, h = begin(task, elimination, room, t, t_end, _in_unit(wanted, unit), replay)
+                h = wanted / unit if unit > 0.0 else 0.0  # 0 means none
+                status, cause, h = begin_piece(table, i, elimination, room, t, t_end, h, replay, order, course)
             status, border = _NONFINITE if status == _NONFINITE_START and not is_start else status, -1
-            while status == _OK and border < 0:
-                if step >= behind and awaited < 0 if replay else t >= t_end or is_complete(sizes):
-                    break
+            while status == _OK and border < 0 and _goes_on(replay, step, behind, awaited, t, t_end, sizes):
                 asked, grid = h, (replay, step, behind, awaited)
                 status, h, last, kink = _next_step(task, t, h, t_end, kink, stride, attempts, was_nonfinite, grid)
                 if status != _OK:
@@ -301,7 +302,7 @@ def _loop(name: str, method: Method) -> Any:
                 t_out = next_output(task, gather[1] or watched, next_time, t_new, piece)
                 status, outcome, ratio, worst = try_step(task, elimination, room, t, h, t_new, t_out, number, derives)
                 if status == _OK and not math.isfinite(ratio):
-                    if watched and leaves_to_conditions(table, i, order, course):
+                    if leaves_to_conditions(table, i, order, course):
                         continue  # the step is tried again
                     status = (_NOT_SOLVED if outcome == UNSOLVED else _NONFINITE) if replay else _OK
                 if status != _OK:
@@ -340,7 +341,6 @@ def _loop(name: str, method: Method) -> Any:
                 status, cause, piece, step = leave(
                     table, i, room, piece, order, course, events, cause, border, step, behind
                 )
-
         if status == _OK and not pilot:
             next_time = write_rest(table, i, task, room, next_time, gather, scratch)
         t, status = time_in_task(task, t), _or_refused(task, status)
