@@ -1,6 +1,7 @@
 """From symbols to native addresses: derivatives, code generation, the cache on disk, the parameter map."""
 
 from odefit.compile.curves import Curves, curves_of
+from odefit.compile.equilibria import StartFromRest
 from odefit.compile.events import NO_OCCURRENCES, EventFunctions, Occurrences
 from odefit.compile.experiment_tables import ExperimentTables
 from odefit.compile.native_problem import CompiledModel, Switches
@@ -17,6 +18,7 @@ __all__ = [
     "ExperimentTables",
     "Occurrences",
     "Seeds",
+    "StartFromRest",
     "Switches",
     "compile_problem",
     "curves_of",

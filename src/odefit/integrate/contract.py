@@ -47,6 +47,10 @@ class Status(IntEnum):
     EVENT_TOO_EARLY = 15
     UNDEFINED_EVENT = 16
     NONFINITE_EVENT = 17
+    NOT_AT_REST = 18
+    GROWS = 19
+    UNSTABLE = 20
+    DEGENERATE = 21
 
     @property
     def sentence(self) -> str:
@@ -107,6 +111,22 @@ _SENTENCES = {
         "parameters within their bounds"
     ),
     Status.NONFINITE_EVENT: "the event at t = {t} gives '{cause}' a value that is not a finite number",
+    Status.NOT_AT_REST: (
+        "the solution comes to no steady state: '{cause}' still changes after a time of {t} (an oscillation, or "
+        "something very slow?)"
+    ),
+    Status.GROWS: (
+        "the solution comes to no steady state: '{cause}' grows without bound, and still does after a time of {t} "
+        "(is there nothing that removes it?)"
+    ),
+    Status.UNSTABLE: (
+        "the solution rests at a steady state that is not stable, which the least disturbance would make it leave; "
+        "give another initial state"
+    ),
+    Status.DEGENERATE: (
+        "the steady state is degenerate: one of a continuum, so that it depends on the whole way there and not on "
+        "conserved totals alone, or one that the solution comes to ever more slowly; take a late time instead"
+    ),
 }
 
 

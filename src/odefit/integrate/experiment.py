@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, Seeds
 from odefit.integrate import Run, Status, Trajectory, integrator, piece_ends
+from odefit.integrate.equilibration import AT_ONCE, Rest, begun_at_rest, equilibrate, not_begun
 from odefit.integrate.interval_outputs import outputs_of
 from odefit.integrate.sizes import aims_of
 from odefit.native.stop import StopFlag, raise_on_interrupt
@@ -24,6 +25,26 @@ def experiment_aims(compiled: CompiledProblem, settings: Settings, e: int) -> Ar
     variant, tighter = compiled.variant(e), min(1.0, settings.rtol / _DEFAULT_RTOL)
     aims = aims_of(settings.atol, variant.model.states, variant.relative, variant.model.gathering.gained)
     return np.where(aims < 0.0, aims * tighter, aims)
+
+
+def seeds_of(
+    compiled: CompiledProblem, settings: Settings, theta: Array, e: int, order: int, stop: StopFlag
+) -> tuple[Seeds, Rest]:
+    """Return what experiment number `e` runs with, from where its equilibration came to rest if it has one.
+
+    Seeds are those of its own initial state where the status of that rest is not OK.
+    """
+    seeds, start = compiled.parameters(theta, e, order), compiled.structure.starts_from_rest[e]
+    if start is None:
+        return seeds, AT_ONCE
+    run, structure = start.run, compiled.structure
+    tables = structure.tables[run]
+    rest = equilibrate(
+        integrator(settings.integrator), compiled.model(run), compiled.parameters(theta, run, order),
+        structure.laws(run, compiled.slot_start), tables.new_inputs(), n_slots=tables.n_slots, rtol=settings.rtol,
+        aims=experiment_aims(compiled, settings, run), order=order, max_steps=settings.max_steps, stop=stop,
+    )  # fmt: skip
+    return (begun_at_rest(seeds, start, rest) if rest.status is Status.OK else seeds), rest
 
 
 def solve_experiment(
@@ -55,7 +76,10 @@ def solve_experiment(
         What the experiment ran with, and the solution at the times, with derivatives up to `order`.
     """
     settings, stop = problem.settings, StopFlag()
-    seeds = compiled.parameters(theta, e, order)
+    with raise_on_interrupt(stop):
+        seeds, rest = seeds_of(compiled, settings, theta, e, order, stop)
+    if rest.status is not Status.OK:
+        return seeds, not_begun(rest, times.size, order)
     t0, tables, u = problem.experiments[e].start, compiled.structure.tables[e], compiled.new_inputs(e)
     outputs = None
     if begin is not None and compiled.model(e).gathering.has_intervals:

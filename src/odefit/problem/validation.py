@@ -9,6 +9,7 @@ import casadi as ca
 import numpy as np
 
 from odefit.errors import OdefitError, ProblemError, UnsupportedError, suggestion
+from odefit.model import Model
 from odefit.model.events import name_of_held
 from odefit.model.names import initial_name, state_of_initial
 from odefit.problem.arguments import check_arguments, check_cells, check_names
@@ -19,6 +20,7 @@ from odefit.problem.noise import check_expressions, check_measured, standard_dev
 from odefit.problem.table_validation import check_tables
 
 if TYPE_CHECKING:
+    from odefit.problem.experiments import Experiment
     from odefit.problem.problem import Problem
 
 
@@ -107,11 +109,17 @@ def _check_overrides(problem: Problem) -> None:
                     f"experiment '{experiment.name}' sets '{name}', which the model does not have"
                     f"{suggestion(name, model.names)}"
                 )
-            if name in model.definitions and name in model.changed_by_events:
-                raise UnsupportedError(
-                    f"experiment '{experiment.name}' sets '{name}', a definition that an event changes too; make it a "
-                    "parameter: remove its equation, and give its value in [parameters]"
-                )
+            _refuse_held_definition(model, experiment, name)
+        for name in experiment.before or ():
+            _refuse_held_definition(model, experiment, name)
+
+
+def _refuse_held_definition(model: Model, experiment: Experiment, name: str) -> None:
+    if name in model.definitions and name in model.changed_by_events:
+        raise UnsupportedError(
+            f"experiment '{experiment.name}' sets '{name}', a definition that an event changes too; make it a "
+            "parameter: remove its equation, and give its value in [parameters]"
+        )
 
 
 def _check_expressions(problem: Problem) -> set[str]:
@@ -148,9 +156,11 @@ def _check_expressions(problem: Problem) -> set[str]:
         if parameter.expression is not None:
             look(parameter.expression, f"the expression of '{parameter.name}'", moving | by_events)
     for experiment in problem.experiments:
-        for name, value in experiment.overrides.items():
+        before = {f"'{name}' in 'before' of": (name, value) for name, value in (experiment.before or {}).items()}
+        values = {f"'{name}' in": (name, value) for name, value in experiment.overrides.items()}
+        for what, (name, value) in {**values, **before}.items():
             if isinstance(value, str):
-                where = f"'{name}' in experiment '{experiment.name}'"
+                where = f"{what} experiment '{experiment.name}'"
                 if state_of_initial(name) is not None:
                     look(value, where, moving, at_start=True)
                 else:  # what an event changes is a number before

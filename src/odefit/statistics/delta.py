@@ -121,6 +121,10 @@ def prediction_band(
     errors = np.full(values.shape, np.nan)
     if statistics is not None:
         dp = compiled.all_derivatives(theta, e)
+        start = compiled.structure.starts_from_rest[e]
+        if start is not None:  # initial values are those of a steady state, which depends on other unknowns
+            dp[start.entry] = 0.0
+            dp[np.ix_(start.entry, compiled.columns[e])] = seeds.dp[start.entry]
         da = np.zeros((source.size, compiled.n_theta))
         for j, at in enumerate(source.tolist()):
             if at >= slots.size:

@@ -152,6 +152,10 @@ def matching_models(problem: Problem) -> tuple[MatchingModel, ...]:
     """Return the records of all experiments; they are made once for a model."""
     if problem.model.events or any(experiment.events or experiment.later for experiment in problem.experiments):
         raise UnsupportedError('start values from the data (start = "auto") for a model with events or doses')
+    if any(experiment.before is not None for experiment in problem.experiments):
+        raise UnsupportedError(
+            'start values from the data (start = "auto") where an experiment starts from a steady state'
+        )
     names = tuple((p.name, p.expression, p.per) for p in problem.parameters)
     tables = tuple(problem.tables.items())
     key = ("matching", problem.experiments, tables, names, problem.observables, problem.structure.slots.by_row)

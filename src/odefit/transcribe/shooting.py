@@ -6,6 +6,7 @@ something is answered by its `Selection`, and the call goes on from there.
 
 from __future__ import annotations
 
+import math
 import time
 from functools import cache, reduce
 
@@ -15,7 +16,8 @@ import numpy.typing as npt
 from odefit.integrate import Counters, Status, StepGrid, Trajectory, integrator
 from odefit.integrate.contract import Run
 from odefit.integrate.elimination import LinearAlgebra
-from odefit.integrate.experiment import experiment_aims
+from odefit.integrate.equilibration import not_begun
+from odefit.integrate.experiment import experiment_aims, seeds_of
 from odefit.integrate.selection import Selection
 from odefit.integrate.task import SINK, Switching, Task
 from odefit.native.kernel_calls import kernel_address
@@ -27,6 +29,7 @@ from odefit.transcribe.evaluation import evaluate_tasks, settle_tasks
 from odefit.transcribe.observation import Observation
 from odefit.transcribe.plan import Plan
 from odefit.transcribe.record import FITTING
+from odefit.transcribe.rests import Rests
 from odefit.transcribe.rows import write_rows
 from odefit.transcribe.shot import Shot
 
@@ -67,19 +70,20 @@ class Shooter:
         self._counts = np.zeros(plan.first_count[-1], np.int64)
         self._table = plan.table.copy()
         compiled = plan.compiled
-        self._inputs = [compiled.new_inputs(o.experiment) for o in plan.data.of_experiment]
+        self._inputs = [compiled.new_inputs(run) for run in plan.runs]
         for row, u in zip(self._table, self._inputs, strict=True):
             FITTING.set(row, Task, "u", u)
-        aims = [experiment_aims(compiled, settings, o.experiment) for o in plan.data.of_experiment]
+        self._rests = Rests(plan, self._table)
+        aims = [experiment_aims(compiled, settings, run) for run in plan.runs]
         self._first_state = np.concatenate([[0], np.cumsum([one.size for one in aims])]).astype(np.int64)
         # absolute tolerances of all tasks, asked for and found: the table has their addresses
         self._tolerances = np.concatenate(aims), np.empty(self._first_state[-1])
         numbers = self._rtol, self._max_step, *self._tolerances
         settle_tasks(self._table, plan.first_count, self._counts, numbers, self._stop.array, _sink())
         self._shared = plan.shared
+        self._n_rests = len(plan.equilibrations)
         self._selections = [
-            Selection(self._integrator, compiled.model(o.experiment), self._rtol, self._max_steps)
-            for o in plan.data.of_experiment
+            Selection(self._integrator, compiled.model(run), self._rtol, self._max_steps) for run in plan.runs
         ]
         # steps and orders of each task, as slices of what one call returned
         self._taken: list[tuple[Array, npt.NDArray[np.int64], int, int]] = [_NOTHING_TAKEN] * len(self._selections)
@@ -115,7 +119,8 @@ class Shooter:
         if not self.adapted:
             return None
         result, first = [], self._plan.first_count
-        for i, (selection, (steps, orders, a, b)) in enumerate(zip(self._selections, self._taken, strict=True)):
+        for i in range(self._n_rests, len(self._selections)):
+            selection, (steps, orders, a, b) = self._selections[i], self._taken[i]
             method = selection.method
             noted = orders[a:b] if method.variable_order else _NO_ORDERS
             counts, passed = self._made_with[first[i] : first[i + 1]], _NO_ORDERS
@@ -131,9 +136,7 @@ class Shooter:
 
     def refusal(self, i: int) -> str:
         """Say which table task `i` asked in vain, "" if it did not."""
-        return self._plan.compiled.structure.tables[self._plan.data.of_experiment[i].experiment].refusal(
-            self._inputs[i]
-        )
+        return self._plan.compiled.structure.tables[self._plan.runs[i]].refusal(self._inputs[i])
 
     def forget(self) -> None:
         """Let go of what earlier adaptations told about the choice of methods."""
@@ -144,7 +147,10 @@ class Shooter:
         """Integrate one experiment at `x`."""
         compiled = self._plan.compiled
         tables, u = compiled.structure.tables[o.experiment], compiled.new_inputs(o.experiment)
-        run = Run.of(compiled.parameters(x, o.experiment, order), o.t0, o.times, o.ends).with_tables(tables, u)
+        seeds, rest = seeds_of(compiled, self._settings, x, o.experiment, order, self._stop)
+        if rest.status is not Status.OK:
+            return not_begun(rest, o.times.size, order)
+        run = Run.of(seeds, o.t0, o.times, o.ends).with_tables(tables, u)
         run = run._replace(after=o.after, occurrences=compiled.structure.occurrences[o.experiment])
         return self._integrator.solve(
             compiled.model(o.experiment), run, grid=grid, rtol=self._rtol,
@@ -162,11 +168,18 @@ class Shooter:
 
     def _shoot_all(self, x: Array, order: int, replay: bool, residual: Array, blur: Array, jacobian: Array) -> Shot:
         """Shoot all tasks, in threads once one of them has been seen to take long."""
-        n = len(self._selections)
+        n, first = len(self._selections), self._n_rests
         if not self._parallel:
             return self._shoot(0, n, x, order, replay, residual, blur, jacobian)
-        shots = thread_pool().map(lambda i: self._shoot(i, i + 1, x, order, replay, residual, blur, jacobian), range(n))
-        return reduce(Shot.and_also, shots)
+        rests = Shot(-1, 0, math.nan, -1, 0.0, 0.0)
+        if first:  # others wait for these
+            rests = self._shoot(0, first, x, order, replay, residual, blur, jacobian)
+            if rests.failed >= 0:
+                return rests
+        shots = thread_pool().map(
+            lambda i: self._shoot(i, i + 1, x, order, replay, residual, blur, jacobian), range(first, n)
+        )
+        return reduce(Shot.and_also, shots, rests)
 
     def _shoot(
         self, first: int, last: int, x: Array, order: int, replay: bool, residual: Array, blur: Array, jacobian: Array
@@ -185,7 +198,8 @@ class Shooter:
                 for i in range(first, behind):
                     a, b = bounds[i - first], bounds[i - first + 1]
                     self._taken[i] = steps, orders, a, b
-                    self._selections[i].remember(b - a)
+                    if i >= self._n_rests:
+                        self._selections[i].remember(b - a)
             if shot.failed < 0:
                 return shot if done is None else done.and_also(shot)
             if shot.status == Status.SWITCHED:
@@ -210,7 +224,7 @@ class Shooter:
 
         The grid stays; a large error tells that it should be renewed.
         """
-        model = self._plan.compiled.model(self._plan.data.of_experiment[i].experiment)
+        model = self._plan.compiled.model(self._plan.runs[i])
         selection = Selection(self._integrator, model, self._rtol, self._max_steps)
         selection.choose()
         table, where = self._table[i : i + 1].copy(), np.empty(2, np.int64)

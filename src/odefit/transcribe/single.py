@@ -194,10 +194,13 @@ class SingleShooting:
         return BorderedLinear(jacobian, residual, self.plan.layout)
 
     def _words_for_failure(self, shot: Shot) -> str:
-        number = self.observations[shot.failed].experiment
+        number = self.plan.runs[shot.failed]
         refusal = self._shooter.refusal(shot.failed) if shot.status == Status.OUTSIDE_TABLE else ""
         words = ending(Status(shot.status), shot.t_end, shot.cause, self.compiled.model(number), refusal)
         names = self.plan.experiment_names
+        if number >= len(names):
+            first = self.compiled.structure.equilibration.index(number)
+            return f"before the start of experiment '{names[first]}' {words}"
         return f"experiment '{names[number]}': {words}" if len(names) > 1 else words
 
     def _words_for_nonfinite(self, x: Array, residual: Array) -> str:
@@ -211,7 +214,10 @@ class SingleShooting:
         def states(o: Observation) -> Trajectory:
             return self.trajectory(x, o, 0, grids[self.observations.index(o)])
 
-        return words_for_observable(self.plan, self._observables, int(bad[0]), states, self._shooter.refusal)
+        def refusal(task: int) -> str:
+            return self._shooter.refusal(len(self.plan.equilibrations) + task)
+
+        return words_for_observable(self.plan, self._observables, int(bad[0]), states, refusal)
 
     def _words_for_derivative(self, row: int, jacobian: Array) -> str:
         column = int(np.flatnonzero(~np.isfinite(jacobian[row]))[0])

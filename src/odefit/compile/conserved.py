@@ -1,0 +1,180 @@
+"""What an equilibration conserves: the linear combinations of states that stay as they begin.
+
+Let y' = f(y, p) and y(0) = y0(p), for all values that the free parameters may take.  Two things are conserved:
+
+* **States that stay as they begin.**  A set F of states such that f_i = 0 for all i in F wherever the states of F are
+  at their initial values, whatever the others are: constants, and all that is zero and cannot come into being.  The
+  largest such set is found from above: begin with all states, and leave out those whose derivative is not zero.
+* **Totals.**  Rows w with w'f = 0 identically in the other states, those of F being fixed: the left null space of the
+  values of f at random points.
+
+Both are decided in exact arithmetic (`odefit.compile.finite_field`), so that no slow reaction is taken for none.  The
+weights w are rational numbers, and are found from their residues modulo one or several primes.
+
+Weights that depend on free parameters (the volumes of two compartments, say) would be conserved for each value of
+these, but are not the same: such laws are refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.compile.finite_field import PRIMES, Residues, evaluate, inverses, residue_of
+from odefit.errors import UnsupportedError
+
+Array = npt.NDArray[np.float64]
+
+_MORE_POINTS = 8  # than unknowns
+_SEED = 20
+
+
+class _System:
+    """A right-hand side f(t, y, p, u) and the map (t, q, c, u) -> (p, y0), at points modulo a prime.
+
+    `known` are the values of q, NaN for those that are free.
+    """
+
+    def __init__(self, rhs: Any, start: Any, known: Array, constants: Array, aside: Sequence[int], prime: int) -> None:
+        self.rhs, self.prime, self.aside = rhs, prime, list(aside)
+        self.n, n_p = rhs.numel_out(0), rhs.numel_in(2)
+        self.points = self.n + _MORE_POINTS
+        self.random = np.random.default_rng(_SEED)
+        self._start = start
+        self._numbers = [self._column(known), self._column(constants)]
+        self._time, self._inputs, self._start_inputs = (
+            self._any(count, 1) for count in (1, rhs.numel_in(3), start.numel_in(3))
+        )
+        self._n_p = n_p
+
+    def _column(self, numbers: Array) -> Residues:
+        """Return residues of numbers, (k, 1); -1 for those that are free."""
+        found = [-1 if math.isnan(number) else residue_of(number, self.prime) for number in numbers.tolist()]
+        return np.array(found, dtype=np.int64).reshape(-1, 1)
+
+    def _any(self, count: int, points: int) -> Residues:
+        return self.random.integers(1, self.prime, (count, points), dtype=np.int64)
+
+    def begin(self, *, one: bool) -> tuple[Residues, Residues]:
+        """Return p and y0 for random values of the free parameters, the same at all points or others at each."""
+        free, constants = (
+            np.where(column < 0, self._any(column.size, 1 if one else self.points), column) for column in self._numbers
+        )
+        arguments = [self._time, *(np.broadcast_to(a, (a.shape[0], self.points)) for a in (free, constants))]
+        out = evaluate(self._start, [*arguments, self._start_inputs], self.prime)
+        return out[: self._n_p], out[self._n_p :]
+
+    def slopes(self, p: Residues, y0: Residues, fixed: npt.NDArray[np.bool_]) -> Residues:
+        """Return f where the states `fixed` are at their beginning and all others anywhere, (n, points)."""
+        y = np.where(fixed[:, None], y0, self._any(self.n, self.points))
+        f = evaluate(self.rhs, [self._time, y, p, self._inputs], self.prime)
+        f[self.aside] = 0
+        return f
+
+
+def conserved_totals(rhs: Any, start: Any, known: Array, constants: Array, aside: Sequence[int] = ()) -> Array:
+    """Return the weights of what is conserved, (number of laws, n).
+
+    Parameters
+    ----------
+    rhs, start
+        CasADi functions ``f(t, y, p, u)`` and ``(t, q, c, u) -> (p, y0)``.
+    known, constants
+        Values of q, NaN for those that are free, and of c.
+    aside
+        States that are to stay as they begin whatever their derivatives; no other one may depend on them.
+    """
+    system = _System(rhs, start, known, constants, aside, PRIMES[0])
+    fixed = _staying(system)
+    moving = np.flatnonzero(~fixed)
+    units = np.eye(system.n)[fixed]
+    if not moving.size:
+        return units
+    free, pivots, entries = _relations(system, fixed, moving, one=False)
+    if len(_relations(system, fixed, moving, one=True)[0]) > len(free):
+        raise UnsupportedError(
+            "a steady state of a model whose conserved totals have weights that depend on parameters which are "
+            "estimated (volumes of compartments, say); fix these parameters"
+        )
+    laws = np.zeros((len(free), system.n))
+    if free:
+        numbers = _rational(rhs, start, known, constants, aside, fixed, moving, (free, pivots, entries))
+        for law, column, weights in zip(laws, free, numbers, strict=True):
+            law[moving[column]] = 1.0
+            law[moving[pivots]] = weights
+    return np.vstack((units, laws))
+
+
+def _staying(system: _System) -> npt.NDArray[np.bool_]:
+    """Return which states stay as they begin."""
+    p, y0 = system.begin(one=False)
+    fixed = np.ones(system.n, dtype=bool)
+    while True:
+        moves = (system.slopes(p, y0, fixed) != 0).any(axis=1)
+        if not (fixed & moves).any():
+            return fixed
+        fixed &= ~moves
+
+
+def _relations(
+    system: _System, fixed: npt.NDArray[np.bool_], moving: npt.NDArray[np.int64], *, one: bool
+) -> tuple[list[int], list[int], Residues]:
+    """Return the left null space of f: its free rows, the other ones, and weights (free, others) of the latter."""
+    p, y0 = system.begin(one=one)
+    matrix, prime = system.slopes(p, y0, fixed)[moving].T.copy(), system.prime
+    pivots: list[int] = []
+    row = 0
+    for column in range(matrix.shape[1]):
+        below = np.flatnonzero(matrix[row:, column])
+        if not below.size:
+            continue
+        matrix[[row, row + below[0]]] = matrix[[row + below[0], row]]
+        matrix[row] = matrix[row] * inverses(matrix[row, column : column + 1], prime) % prime
+        others = np.flatnonzero(matrix[:, column])
+        others = others[others != row]
+        matrix[others] = (matrix[others] - matrix[others, column, None] * matrix[row] % prime) % prime
+        pivots.append(column)
+        row += 1
+    free = [column for column in range(matrix.shape[1]) if column not in set(pivots)]
+    return free, pivots, (-matrix[:row, free].T) % prime
+
+
+def _rational(
+    rhs: Any, start: Any, known: Array, constants: Array, aside: Sequence[int], fixed: npt.NDArray[np.bool_],
+    moving: npt.NDArray[np.int64], first: tuple[list[int], list[int], Residues],
+) -> Array:  # fmt: skip
+    """Return the weights as numbers: the simplest fractions that have these residues, modulo enough primes."""
+    free, pivots, entries = first
+    modulus, residues = PRIMES[0], [int(value) for value in entries.ravel()]
+    for prime in PRIMES[1:]:
+        other = _relations(_System(rhs, start, known, constants, aside, prime), fixed, moving, one=False)
+        if other[:2] != (free, pivots):
+            break
+        check = [int(value) for value in other[2].ravel()]
+        found = [_fraction(residue, modulus) for residue in residues]
+        if all(
+            one is not None and (one.numerator - value * one.denominator) % prime == 0
+            for one, value in zip(found, check, strict=True)
+        ):
+            return np.array([float(one) for one in found if one is not None]).reshape(entries.shape)
+        lift = pow(modulus, -1, prime)
+        residues = [a + modulus * ((b - a) * lift % prime) for a, b in zip(residues, check, strict=True)]
+        modulus *= prime
+    raise UnsupportedError("a steady state of a model whose conserved totals have weights that are no simple fractions")
+
+
+def _fraction(residue: int, modulus: int) -> Fraction | None:
+    """Return the fraction with numerator and denominator below sqrt(modulus/2) that has this residue, if any."""
+    limit = math.isqrt(modulus // 2)
+    (r0, r1), (s0, s1) = (modulus, residue), (0, 1)
+    while r1 > limit:
+        quotient = r0 // r1
+        (r0, r1), (s0, s1) = (r1, r0 - quotient * r1), (s1, s0 - quotient * s1)
+    if s1 == 0 or abs(s1) > limit:
+        return None
+    return Fraction(r1, s1)
