@@ -282,7 +282,11 @@ TABLES = {
     "experiments: column": ("experiments", "experiment,kk\na,1\n", "column 'kk', which the model does not have"),
     "experiments: state": ("experiments", "experiment,A\na,1\n", r"a state; write 'A\(0\)'"),
     "experiments: until": ("experiments", "experiment,until\na,x\n", "line 2, column 'until': 'x' is not a number"),
-    "experiments: start": ("experiments", "experiment,start\na,stady\n", "'start' of experiment 'a' is the text 'stady'"),
+    "experiments: start": (
+        "experiments",
+        "experiment,start\na,stady\n",
+        "'start' of experiment 'a' is the text 'stady'",
+    ),
     "experiments: before": ("experiments", "experiment,before\na,1\n", "not supported yet: the column 'before'"),
     "experiments: expression": ("experiments", "experiment,k\na,2*\n", "'k' in experiment 'a'"),
 }

@@ -20,7 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -34,13 +34,26 @@ _MORE_POINTS = 8  # than unknowns
 _SEED = 20
 
 
+class _Given(NamedTuple):
+    """What `conserved_totals` is given."""
+
+    rhs: Any
+    start: Any
+    known: Array
+    constants: Array
+    aside: Sequence[int]
+    behind: Sequence[float | None]
+    unknown: Sequence[int]
+
+
 class _System:
     """A right-hand side f(t, y, p, u) and the map (t, q, c, u) -> (p, y0), at points modulo a prime.
 
     `known` are the values of q, NaN for those that are free.
     """
 
-    def __init__(self, rhs: Any, start: Any, known: Array, constants: Array, aside: Sequence[int], prime: int) -> None:
+    def __init__(self, given: _Given, prime: int) -> None:
+        rhs, start, known, constants, aside, behind, self._unknown = given
         self.rhs, self.prime, self.aside = rhs, prime, list(aside)
         self.n, n_p = rhs.numel_out(0), rhs.numel_in(2)
         self.points = self.n + _MORE_POINTS
@@ -51,6 +64,7 @@ class _System:
             self._any(count, 1) for count in (1, rhs.numel_in(3), start.numel_in(3))
         )
         self._n_p = n_p
+        self._behind = [None if one is None else self._column(np.array([one])) for one in behind]
 
     def _column(self, numbers: Array) -> Residues:
         """Return residues of numbers, (k, 1); -1 for those that are free."""
@@ -67,7 +81,12 @@ class _System:
         )
         arguments = [self._time, *(np.broadcast_to(a, (a.shape[0], self.points)) for a in (free, constants))]
         out = evaluate(self._start, [*arguments, self._start_inputs], self.prime)
-        return out[: self._n_p], out[self._n_p :]
+        p, y0 = out[: self._n_p], out[self._n_p :]
+        p[list(self._unknown)] = self._any(len(self._unknown), 1 if one else self.points)
+        for state, number in enumerate(self._behind):
+            if number is not None:
+                y0[state] = self._any(1, self.points) if number[0, 0] < 0 else number
+        return p, y0
 
     def slopes(self, p: Residues, y0: Residues, fixed: npt.NDArray[np.bool_]) -> Residues:
         """Return f where the states `fixed` are at their beginning and all others anywhere, (n, points)."""
@@ -77,7 +96,15 @@ class _System:
         return f
 
 
-def conserved_totals(rhs: Any, start: Any, known: Array, constants: Array, aside: Sequence[int] = ()) -> Array:
+def conserved_totals(
+    rhs: Any,
+    start: Any,
+    known: Array,
+    constants: Array,
+    aside: Sequence[int] = (),
+    behind: Sequence[float | None] = (),
+    unknown: Sequence[int] = (),
+) -> Array:
     """Return the weights of what is conserved, (number of laws, n).
 
     Parameters
@@ -88,8 +115,14 @@ def conserved_totals(rhs: Any, start: Any, known: Array, constants: Array, aside
         Values of q, NaN for those that are free, and of c.
     aside
         States that are to stay as they begin whatever their derivatives; no other one may depend on them.
+    behind
+        Where it does not begin with y0, but behind events: the value of each state there, NaN for one that is not
+        known, None for that of y0.
+    unknown
+        Entries of p that are not what the map says.
     """
-    system = _System(rhs, start, known, constants, aside, PRIMES[0])
+    given = _Given(rhs, start, known, constants, aside, behind, unknown)
+    system = _System(given, PRIMES[0])
     fixed = _staying(system)
     moving = np.flatnonzero(~fixed)
     units = np.eye(system.n)[fixed]
@@ -103,7 +136,7 @@ def conserved_totals(rhs: Any, start: Any, known: Array, constants: Array, aside
         )
     laws = np.zeros((len(free), system.n))
     if free:
-        numbers = _rational(rhs, start, known, constants, aside, fixed, moving, (free, pivots, entries))
+        numbers = _rational(given, fixed, moving, (free, pivots, entries))
         for law, column, weights in zip(laws, free, numbers, strict=True):
             law[moving[column]] = 1.0
             law[moving[pivots]] = weights
@@ -145,14 +178,16 @@ def _relations(
 
 
 def _rational(
-    rhs: Any, start: Any, known: Array, constants: Array, aside: Sequence[int], fixed: npt.NDArray[np.bool_],
-    moving: npt.NDArray[np.int64], first: tuple[list[int], list[int], Residues],
-) -> Array:  # fmt: skip
+    given: _Given,
+    fixed: npt.NDArray[np.bool_],
+    moving: npt.NDArray[np.int64],
+    first: tuple[list[int], list[int], Residues],
+) -> Array:
     """Return the weights as numbers: the simplest fractions that have these residues, modulo enough primes."""
     free, pivots, entries = first
     modulus, residues = PRIMES[0], [int(value) for value in entries.ravel()]
     for prime in PRIMES[1:]:
-        other = _relations(_System(rhs, start, known, constants, aside, prime), fixed, moving, one=False)
+        other = _relations(_System(given, prime), fixed, moving, one=False)
         if other[:2] != (free, pivots):
             break
         check = [int(value) for value in other[2].ravel()]

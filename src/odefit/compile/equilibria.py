@@ -7,6 +7,7 @@ values, all but those that are held: what periods and events change has its valu
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import casadi as ca
@@ -15,13 +16,16 @@ import numpy.typing as npt
 
 from odefit.compile.conditions import Pattern, Variant, map_expressions, pattern_of
 from odefit.compile.conserved import conserved_totals
+from odefit.compile.events import Occurrences
 from odefit.compile.functions import NativeFunction
 from odefit.compile.native_problem import CompiledModel
 from odefit.errors import UnsupportedError
 from odefit.model import Model
+from odefit.model.events import name_of_held, rate_name
 from odefit.model.names import state_of_initial
 from odefit.problem import Experiment, Problem
 from odefit.problem.noise import sigma_expressions
+from odefit.problem.periods import changes_of_periods
 from odefit.problem.resolution import names_in
 
 Array = npt.NDArray[np.float64]
@@ -94,23 +98,86 @@ def check_start(problem: Problem, experiment: Experiment, variant: Variant) -> N
 
 def check_equilibration(problem: Problem, experiment: Experiment, model: CompiledModel) -> None:
     """Refuse equations that have no steady state since they depend on time."""
-    rhs = model.rhs.library.symbolic("rhs")
-    time, where = rhs.time.name(), f"before the start of experiment '{experiment.name}'"
-    advice = f"replace what makes it so in 'before' (a steady state does not depend on {problem.model.time})"
-    for k, state in enumerate(problem.model.shown):
-        if time in {symbol.name() for symbol in ca.symvar(rhs.out[k])}:
-            raise UnsupportedError(f"{where} the equation of '{state}' depends on {problem.model.time}; {advice}")
-    if model.switches is not None:
-        raise UnsupportedError(f"{where} there are conditions in {problem.model.time}; {advice}")
+    t = problem.model.time
+    advice = f"replace what makes it so in 'before' (a steady state does not depend on {t})"
+    _refuse_time(problem, model, f"before the start of experiment '{experiment.name}'", advice)
+
+
+def _refuse_time(problem: Problem, model: CompiledModel, where: str, advice: str) -> None:
+    rhs, t = model.rhs.library.symbolic("rhs"), problem.model.time
     gathered = [problem.model.states.index(name) for name in problem.model.gathered]
     for k, state in enumerate(problem.model.shown):
+        if rhs.time.name() in {symbol.name() for symbol in ca.symvar(rhs.out[k])}:
+            raise UnsupportedError(f"{where} the equation of '{state}' depends on {t}; {advice}")
         columns = model.rhs.col[model.rhs.row_ptr[k] : model.rhs.row_ptr[k + 1]]
         if np.isin(columns, gathered).any():
-            raise UnsupportedError(f"{where} the equation of '{state}' depends on an aggregate over time")
+            raise UnsupportedError(f"{where} the equation of '{state}' depends on an aggregate over {t}")
+    if model.switches is not None and model.switches.kind.size:
+        raise UnsupportedError(f"{where} there are conditions in {t}; {advice}")
 
 
-def laws_of(model: Model, compiled: CompiledModel, start: NativeFunction, known: Array, constants: Array) -> Array:
-    """Return what an equilibration conserves, (laws, n); aggregates over time are put aside.
+def last_change(problem: Problem, e: int, model: CompiledModel) -> float:
+    """Return the time of the last event of experiment number `e`, or its start; behind it the model may come to rest.
+
+    Raises
+    ------
+    UnsupportedError
+        If it cannot, since its equations depend on time for ever; or if it is not known when it may, since times of
+        events depend on parameters.
+    """
+    experiment = problem.experiments[e]
+    t = problem.model.time
+    where = f"a steady state ({t} = inf) of experiment '{experiment.name}', in which"
+    _refuse_time(problem, model, where, "write what changes as an event, or as a period of the experiment")
+    if model.switches is not None and model.switches.moving:
+        raise UnsupportedError(f"{where} times of events depend on parameters")
+    return max((experiment.start, *problem.event_times({}, e)))
+
+
+class Behind(NamedTuple):
+    """What is known of the states behind the last event of an experiment, see `conserved_totals`; and of p."""
+
+    states: tuple[float | None, ...] = ()
+    unknown: tuple[int, ...] = ()
+
+
+def behind_events(problem: Problem, e: int, model: CompiledModel, occurrences: Occurrences) -> Behind:
+    """Return what is known of the states of experiment number `e` behind its last event.
+
+    Nothing of a state that moves.  All that was supplied over some time has been; what periods and events change has
+    the value that it was set to last, if that is a number, and its first one if nothing changes it.
+    """
+    experiment, symbolic = problem.experiments[e], problem.model
+    moved = experiment.before is not None or bool(occurrences.kind.size)
+    if not moved:
+        return Behind()
+    by_statements = {target for event in symbolic.events for target in event.changes}
+    by_periods = {change.target: change.value for change in changes_of_periods(symbolic, experiment)}
+    rates = {rate_name(name) for name in symbolic.shown}
+    known: list[float | None] = []
+    for name in symbolic.states:
+        last = by_periods.get(name)
+        if name in symbolic.shown or name in by_statements:
+            known.append(math.nan)
+        elif name in rates:
+            known.append(0.0)
+        elif last is None or last == name_of_held(name):  # what an experiment begins with
+            known.append(None)
+        else:
+            known.append(math.nan if isinstance(last, str) else float(last))
+    initial = [k for k, name in enumerate(model.parameters) if name in symbolic.initial_values]
+    return Behind(tuple(known), tuple(initial) if experiment.before is not None else ())
+
+
+def laws_of(
+    model: Model,
+    compiled: CompiledModel,
+    start: NativeFunction,
+    known: Array,
+    constants: Array,
+    behind: Behind,
+) -> Array:
+    """Return what is conserved on the way to rest, (laws, n); aggregates over time are put aside.
 
     Parameters
     ----------
@@ -118,7 +185,9 @@ def laws_of(model: Model, compiled: CompiledModel, start: NativeFunction, known:
         Its map.
     known, constants
         Values of the inputs of the map, NaN for those that are estimated, and the numbers of the experiment.
+    behind
+        Where the way begins, if it is not the initial state.
     """
     aside = [model.states.index(name) for name in model.gathered]
     rhs, begin = compiled.rhs.library.symbolic("rhs").value, start.library.symbolic("map").value
-    return conserved_totals(rhs, begin, known, constants, aside)
+    return conserved_totals(rhs, begin, known, constants, aside, behind.states, behind.unknown)

@@ -12,7 +12,15 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile.conditions import constants_of, formal_parameters
-from odefit.compile.equilibria import StartFromRest, check_equilibration, check_start, laws_of, start_from_rest
+from odefit.compile.equilibria import (
+    Behind,
+    StartFromRest,
+    behind_events,
+    check_equilibration,
+    check_start,
+    laws_of,
+    start_from_rest,
+)
 from odefit.compile.events import occurrences_of
 from odefit.compile.experiment_tables import ExperimentTables, Packed
 from odefit.compile.functions import NativeFunction
@@ -87,6 +95,9 @@ class CompiledStructure:
         self.tables = tuple(ExperimentTables(problem, one, self.model(e), packed) for e, one in enumerate(runs.all))
         self.occurrences = tuple(occurrences_of(problem, one) for one in runs.all)
         self._laws: dict[tuple[int, bytes], Vector] = {}
+        self._behind = tuple(
+            behind_events(problem, e, self.model(e), self.occurrences[e]) for e in range(self.n_experiments)
+        )
         for e, one in enumerate(runs.all):
             if e >= self.n_experiments:
                 check_equilibration(problem, one, self.model(e))
@@ -190,14 +201,18 @@ class CompiledStructure:
         )
 
     def laws(self, run: int, slots: Vector) -> Vector:
-        """Return what an equilibration conserves, (laws, n), where slots that are fixed have these values."""
+        """Return what an equilibration conserves, (laws, n), where slots that are fixed have these values.
+
+        Or what an experiment does on its way to rest, behind its last event.
+        """
         known = np.where(self.theta_of_q >= 0, np.nan, slots)[self.gather[run]]
         key = (run, known.tobytes())
         if key not in self._laws:
             if len(self._laws) > _MOST_LAWS:
                 self._laws.clear()
             model, start = self.model(run), self.map_function(run)
-            self._laws[key] = laws_of(self._symbolic, model, start, known, self.constants[run])
+            behind = self._behind[run] if run < self.n_experiments else Behind()
+            self._laws[key] = laws_of(self._symbolic, model, start, known, self.constants[run], behind)
         return self._laws[key]
 
     def _thetas(self, e: int, *, observables: bool) -> Indices:

@@ -66,14 +66,15 @@ def _pair(a: int, b: int, q: int) -> int:
     return a * q - a * (a - 1) // 2 + b - a
 
 
-def not_begun(rest: Rest, n_times: int, order: int) -> Trajectory:
-    """Return the solution of an experiment whose equilibration failed: none."""
-    n, q = rest.S.shape
-    y, s = np.full((n_times, n), np.nan), np.full((n_times, n, q if order else 0), np.nan)
-    s2 = np.full((n_times, n, rest.S2.shape[1]), np.nan)
+def solution_at_rest(rest: Rest, n_times: int, order: int) -> Trajectory:
+    """Return a solution that is a steady state at all times; NaN where there is none."""
+    y, s, s2 = (np.repeat(part[None], n_times, axis=0) for part in (rest.y, rest.S, rest.S2))
     counts = np.zeros(len(Counters._fields), np.int64)
-    grid = StepGrid("", _NONE, counts)
-    return Trajectory(rest.status, rest.t_end, rest.cause, y, s, s2, grid, np.nan, "", counts)
+    # it is exact: none of its states is wrong by a tolerance
+    grid = StepGrid("", _NONE, counts, atol=np.full(rest.y.size, -np.inf))
+    return Trajectory(
+        rest.status, rest.t_end, rest.cause, y, s[:, :, : None if order else 0], s2, grid, 0.0, "", counts
+    )
 
 
 def equilibrate(
@@ -115,7 +116,8 @@ def equilibrate(
         steps=_NONE, orders=_NO_INDICES, counts=counts, stop=stop.array, slots=n_slots, moving=0, sink=0, method=0,
     )  # fmt: skip
     flat = np.ascontiguousarray(laws).reshape(-1)
-    rest = Equilibrium(keeper_address(), flat, rhs.row_ptr, rhs.col, *(part.reshape(-1) for part in found))
+    y, first, second = (part.reshape(-1) for part in found)
+    rest = Equilibrium(keeper_address(), flat, rhs.row_ptr, rhs.col, y, first, second)
     table = np.zeros((1, RESTING.width), np.int64)
     selection = Selection(choice, model, rtol, max_steps)
     selection.choose()

@@ -25,6 +25,7 @@ from typing import NamedTuple
 import numpy as np
 
 from odefit.integrate.contract import Counters, Status
+from odefit.integrate.directions import place_of
 from odefit.integrate.sizes import usual_tolerance
 from odefit.integrate.steady_point import (
     FOUND,
@@ -72,6 +73,8 @@ class Equilibrium(NamedTuple):
         Pattern of the Jacobian of the right-hand side.
     state, first, second
         Filled: the steady state and its derivatives by the columns of the seeds, (n, q) and (n, pairs) row by row.
+    follows
+        Whether the task is integrated first, to the last of its events, and comes to rest behind it.
     """
 
     keeper: int = 0
@@ -81,6 +84,7 @@ class Equilibrium(NamedTuple):
     state: Floats = np.empty(0)
     first: Floats = np.empty(0)
     second: Floats = np.empty(0)
+    follows: int = 0
 
 
 RESTING = Layout(Task, Elimination, Switching, Gathering, Equilibrium)
@@ -94,6 +98,30 @@ _write_fixed = KEEPING.writer(
 )
 _write_leg = KEEPING.writer(Task, "start", "ends", "times", "y0", "aims", "max_steps")
 _COMMON, _WIDTH = KEEPING.place(Switching, "value"), KEEPING.width
+
+
+@kernel
+def keep_end(table, i, index, y, s, s2):
+    """Keep state and directions where a task comes to its end: a sink."""
+    task, e = task_at(table, i), equilibrium_at(table, i)
+    n, q = task.n, task.n_columns
+    for j in range(n):
+        e.state[j] = y[0, j]
+        for c in range(q if s.shape[1] > 0 else 0):
+            e.first[j * q + c] = s[0, place_of(c, j, n)] if c < task.n_directions else 0.0
+    return index
+
+
+@kernel
+def rest_behind(table, i, order):
+    """Find the steady state that task `i` comes to from its end, which `keep_end` has kept."""
+    task, e = task_at(table, i), equilibrium_at(table, i)
+    q = task.n_columns if order >= 1 else 0
+    for j in range(task.n):
+        task.y0[j] = e.state[j]
+        for c in range(q):
+            task.dy0[j * q + c] = e.first[j * q + c]
+    return reach_steady_state(table, i, order)
 
 
 @kernel

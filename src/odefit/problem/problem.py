@@ -253,9 +253,12 @@ class Problem:
         return experiment.tables[name] if name in experiment.tables else self.tables[name]
 
     def end_of(self, experiment: Experiment) -> float:
-        """Return where an experiment ends: at `until` or the last datum, whatever is later; NaN if there is neither."""
+        """Return where an experiment ends: at `until` or the last datum, whatever is later; NaN if there is neither.
+
+        Data of its steady state do not count.
+        """
         data = self.measurements
-        ends = data.time[data.experiment == experiment.name]
+        ends = data.time[(data.experiment == experiment.name) & np.isfinite(data.time)]
         return float(np.fmax(experiment.until, ends.max() if ends.size else np.nan))
 
     def event_times(self, estimates: Mapping[str, float], e: int) -> list[float]:

@@ -231,9 +231,24 @@ def check_measurements(problem: Problem) -> None:
             )
         if experiments[name].use == "predict":
             raise ProblemError(f'experiment \'{name}\' has data but use = "predict"; write "fit" or "validate".')
+    _check_at_rest(problem)
     check_intervals(problem)
     check_quantities(problem)
     _ = problem.structure.slots  # refuses columns that do not
+
+
+def _check_at_rest(problem: Problem) -> None:
+    """Refuse what has no value in a steady state, which data at an infinite time are of."""
+    data, model = problem.measurements, problem.model
+    at_rest = np.isinf(data.time)
+    for name in dict.fromkeys(data.observable[at_rest].tolist()) if model.gathered else ():
+        if problem.depends_on(model.symbols[name], tuple(model.gathered)):
+            data.refuse(
+                at_rest & (data.observable == name),
+                lambda i: (
+                    f"a steady state has no '{data.observable[i]}', an aggregate over {model.time}; give a finite time."
+                ),
+            )
 
 
 def _check_noise(problem: Problem) -> None:

@@ -12,14 +12,15 @@ import math
 import numpy as np
 
 from odefit.compile.parameter_map import Mapping, Unknowns, fill_slots, map_slots
+from odefit.integrate.directions import n_blocks, place_of
 from odefit.integrate.pieces import lay_pieces
-from odefit.integrate.steady_state import equilibrium_at, reach_steady_state
+from odefit.integrate.steady_state import equilibrium_at, reach_steady_state, rest_behind
 from odefit.integrate.task import METHOD, Task, switching_at, task_at
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_call
 from odefit.native.pool import keep_alive
 from odefit.transcribe.record import FITTING, SHARED, Begin, Measured, Penalty
-from odefit.transcribe.rows import measured_at, norm_of, scratch_size, tally, write_priors
+from odefit.transcribe.rows import measured_at, norm_of, scratch_size, tally, write_priors, write_rows
 
 _call_method = kernel_call(METHOD)
 _mapping_at, _begin_at = FITTING.reader(Mapping), FITTING.reader(Begin)
@@ -82,6 +83,22 @@ def _begin_at_rest(begin, q, p, y0, dp, dy0):
 
 
 @kernel
+def _observe_rest(table, i, order):
+    """Let task `i`, integrated to its end, come to rest, and fill the rows of its measurements there."""
+    status, t, cause = rest_behind(table, i, order)
+    if status == 0:
+        task, rest = task_at(table, i), equilibrium_at(table, i)
+        n, q = task.n, task.n_columns
+        y, s, s2 = np.empty((1, n)), np.zeros((1, 4 * n * n_blocks(task.n_directions))), np.empty((1, 0))
+        for j in range(n):
+            y[0, j] = rest.state[j]
+            for c in range(task.n_directions if order >= 1 else 0):
+                s[0, place_of(c, j, n)] = rest.first[j * q + c]
+        write_rows(table, i, 0, y, s, s2)
+    return status, t, cause
+
+
+@kernel
 def evaluate_tasks(table, shared, first, last, x, order, replay, residual, blur, jacobian, where):
     """Integrate the tasks `first` to `last` - 1 and fill their rows; behind the last task of all, those of the priors.
 
@@ -123,12 +140,15 @@ def evaluate_tasks(table, shared, first, last, x, order, replay, residual, blur,
         if switching_at(table, i).value != 0:
             status, cause, pieces = lay_pieces(table, i, order, replay)
             t = task.start
-        if equilibrium_at(table, i).keeper != 0:
+        rest = equilibrium_at(table, i)
+        if rest.keeper != 0 and rest.follows == 0:
             status, t, cause = reach_steady_state(table, i, order)
         elif status == 0:
             status, t, cause, ratio, _, n_taken, taken, orders = _call_method(
                 task.method, (table, i, order, replay, taken, orders, n_taken)
             )
+            if status == 0 and rest.follows != 0:
+                status, t, cause = _observe_rest(table, i, order)
         keep_alive(room)
         keep_alive(pieces)
         if status != 0:

@@ -120,9 +120,20 @@ class Arrangement:
         return tuple(dict.fromkeys(run for run in needed if run >= 0))
 
     @cached_property
+    def tasks(self) -> tuple[tuple[int, bool], ...]:
+        """For each task the number of what it is of, and whether it is that of a steady state with data."""
+        observed = ((o.experiment, o.at_rest) for o in self.data.of_experiment)
+        return (*((run, False) for run in self.equilibrations), *observed)
+
+    @cached_property
     def runs(self) -> tuple[int, ...]:
         """For each task the number of its equilibration or experiment."""
-        return (*self.equilibrations, *(o.experiment for o in self.data.of_experiment))
+        return tuple(run for run, _ in self.tasks)
+
+    @cached_property
+    def resting(self) -> frozenset[int]:
+        """The tasks that come to rest: equilibrations, and those of steady states with data."""
+        return frozenset(i for i, (_, at_rest) in enumerate(self.tasks) if at_rest or i < len(self.equilibrations))
 
     @cached_property
     def _records(self) -> list[Records]:
@@ -148,8 +159,8 @@ class Arrangement:
     def _rows_of_whole(self) -> list[int]:
         """Where the observed experiments stand in the table of all data."""
         assert self.whole is not None
-        row = {run: i for i, run in enumerate(self.whole.runs)}
-        return [row[run] for run in self.runs]
+        row = {task: i for i, task in enumerate(self.whole.tasks)}
+        return [row[task] for task in self.tasks]
 
     @cached_property
     def _parts(self) -> list[PartFields]:
@@ -192,8 +203,8 @@ class Plan:
     table, first_count, in_pieces
         Tasks of the observed experiments, without methods and grids, where each counts its steps, and which of them
         have conditions in time.
-    equilibrations, runs
-        Numbers of the equilibrations, whose tasks come first, and of what each task is of.
+    equilibrations, runs, tasks, resting
+        Numbers of the equilibrations, whose tasks come first, of what each task is of, and which come to rest.
     n_data, n_fitted
         Number of measurements, those that must be met exactly included, and left out.
     factor
@@ -223,6 +234,7 @@ class Plan:
         self.first_count = arrangement.first_count
         self.in_pieces = arrangement.in_pieces
         self.equilibrations, self.runs = arrangement.equilibrations, arrangement.runs
+        self.tasks, self.resting = arrangement.tasks, arrangement.resting
 
     @property
     def is_integrated(self) -> bool:

@@ -142,7 +142,10 @@ def task_records(
     begin, rest = Begin(), compiled.starts_from_rest[o.experiment]
     if rest is not None:
         begin = Begin(column=rest.column, n_states=rest.n_states, entry=rest.entry, of_state=rest.state)
-    return task, switching, gathering, Equilibrium(), begin, compiled.mappings[o.experiment], measured
+    equilibrium = Equilibrium()
+    if o.at_rest:
+        equilibrium = Equilibrium(row_ptr=model.rhs.row_ptr, col=model.rhs.col, follows=1)
+    return task, switching, gathering, equilibrium, begin, compiled.mappings[o.experiment], measured
 
 
 def _task(compiled: CompiledStructure, run: int, n_columns: int) -> Task:

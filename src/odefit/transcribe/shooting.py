@@ -16,15 +16,15 @@ import numpy.typing as npt
 from odefit.integrate import Counters, Status, StepGrid, Trajectory, integrator
 from odefit.integrate.contract import Run
 from odefit.integrate.elimination import LinearAlgebra
-from odefit.integrate.equilibration import not_begun
-from odefit.integrate.experiment import experiment_aims, seeds_of
-from odefit.integrate.selection import Selection
+from odefit.integrate.equilibration import solution_at_rest
+from odefit.integrate.experiment import experiment_aims, rest_of_experiment, seeds_of
+from odefit.integrate.selection import GIVES_UP, Selection
 from odefit.integrate.task import SINK, Switching, Task
 from odefit.native.kernel_calls import kernel_address
 from odefit.native.records import Words
 from odefit.native.stop import StopFlag
 from odefit.native.threads import allowed_threads, thread_pool
-from odefit.problem.problem import Settings
+from odefit.problem import Problem
 from odefit.transcribe.evaluation import evaluate_tasks, settle_tasks
 from odefit.transcribe.observation import Observation
 from odefit.transcribe.plan import Plan
@@ -59,9 +59,11 @@ class Shooter:
         Whether there are step grids: not before the first adaptation, nor after one that failed.
     """
 
-    def __init__(self, plan: Plan, settings: Settings, stop: StopFlag | None) -> None:
+    def __init__(self, plan: Plan, problem: Problem, stop: StopFlag | None) -> None:
+        settings = problem.settings
         self.adapted = False
         self._plan = plan
+        self._problem = problem
         self._integrator = integrator(settings.integrator)
         self._settings = settings
         self._rtol, self._max_step, self._max_steps = settings.rtol, settings.max_step, settings.max_steps
@@ -73,13 +75,13 @@ class Shooter:
         self._inputs = [compiled.new_inputs(run) for run in plan.runs]
         for row, u in zip(self._table, self._inputs, strict=True):
             FITTING.set(row, Task, "u", u)
-        self._rests = Rests(plan, self._table)
         aims = [experiment_aims(compiled, settings, run) for run in plan.runs]
         self._first_state = np.concatenate([[0], np.cumsum([one.size for one in aims])]).astype(np.int64)
         # absolute tolerances of all tasks, asked for and found: the table has their addresses
         self._tolerances = np.concatenate(aims), np.empty(self._first_state[-1])
         numbers = self._rtol, self._max_step, *self._tolerances
         settle_tasks(self._table, plan.first_count, self._counts, numbers, self._stop.array, _sink())
+        self._rests = Rests(plan, self._table)  # behind that, since sinks of some of them are others
         self._shared = plan.shared
         self._n_rests = len(plan.equilibrations)
         self._selections = [
@@ -147,9 +149,12 @@ class Shooter:
         """Integrate one experiment at `x`."""
         compiled = self._plan.compiled
         tables, u = compiled.structure.tables[o.experiment], compiled.new_inputs(o.experiment)
+        if o.at_rest:
+            rest = rest_of_experiment(self._problem, compiled, x, o.experiment, order, self._stop)[1]
+            return solution_at_rest(rest, o.times.size, order)
         seeds, rest = seeds_of(compiled, self._settings, x, o.experiment, order, self._stop)
         if rest.status is not Status.OK:
-            return not_begun(rest, o.times.size, order)
+            return solution_at_rest(rest, o.times.size, order)
         run = Run.of(seeds, o.t0, o.times, o.ends).with_tables(tables, u)
         run = run._replace(after=o.after, occurrences=compiled.structure.occurrences[o.experiment])
         return self._integrator.solve(
@@ -198,11 +203,12 @@ class Shooter:
                 for i in range(first, behind):
                     a, b = bounds[i - first], bounds[i - first + 1]
                     self._taken[i] = steps, orders, a, b
-                    if i >= self._n_rests:
+                    if i not in self._plan.resting:  # most of their steps are not among these
                         self._selections[i].remember(b - a)
             if shot.failed < 0:
                 return shot if done is None else done.and_also(shot)
-            if shot.status == Status.SWITCHED:
+            gave_up = replay and shot.status in GIVES_UP and behind in self._plan.resting and behind in self._rooms
+            if shot.status == Status.SWITCHED or gave_up:
                 alone = self._shoot_alone(behind, x, order, residual, blur, jacobian)
                 if alone.failed >= 0:
                     return alone

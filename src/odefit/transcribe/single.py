@@ -64,7 +64,7 @@ class SingleShooting:
         self._n_columns = plan.n_columns
         self._criterion, self._joint = plan.criterion, plan.criterion.joint
         self._has_priors, self._has_heavy = plan.n_residuals > plan.n_data, plan.data.heavy.size > 0
-        self._shooter = Shooter(plan, problem.settings, stop)
+        self._shooter = Shooter(plan, problem, stop)
         self._observables = problem.observables
         self._readapt = readapt
         self._generation = 0
@@ -74,12 +74,11 @@ class SingleShooting:
     @property
     def methods(self) -> dict[str, str]:
         """Which integrator made the present grids, per experiment that was fitted."""
-        grids = self.grids
-        return (
-            {}
-            if grids is None
-            else {name: grid.method for name, grid in zip(self.plan.observed_names, grids, strict=True)}
-        )
+        found: dict[str, str] = {}
+        for name, o, grid in zip(self.plan.observed_names, self.observations, self.grids or (), strict=False):
+            if name not in found or not o.at_rest:  # the way to rest may have had no step at all
+                found[name] = grid.method
+        return found
 
     def refresh(self, x: Array) -> int:
         """Adapt all grids to `x`; if an experiment fails there, there are no grids to replay."""
