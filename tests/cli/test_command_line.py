@@ -69,7 +69,7 @@ def test_demo_lists_its_names(command):
     assert (code, err) == (0, "")
     assert out.splitlines() == names()
     assert names() == [
-        "arrhenius", "barnes", "barnes/b", "barnes/c", "barnes/d_y1", "barnes/d_y2", "bioprocess", "dow",
+        "arrhenius", "barnes", "barnes/b", "barnes/c", "barnes/d_y1", "barnes/d_y2", "bioprocess", "cascade", "dow",
         "drive_cycle", "ecoli_batches", "herbert", "herbert/ridge", "lockdown", "lotka_volterra_iss", "oral_doses",
         "pyridine", "pyridine/exact", "robertson", "robertson/exact", "shock_front",
     ]  # fmt: skip

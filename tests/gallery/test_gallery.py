@@ -49,7 +49,8 @@ def test_problems_without_minimum_are_in_the_gallery():
 
 
 @pytest.mark.parametrize(
-    ("name", "file"), [("dow", "runs.csv"), ("oral_doses", "plasma.csv"), ("lockdown", "weeks.csv")]
+    ("name", "file"),
+    [("dow", "runs.csv"), ("oral_doses", "plasma.csv"), ("lockdown", "weeks.csv"), ("cascade", "blots.csv")],
 )
 def test_simulated_data_can_be_made_again(name, file):
     made = import_module(f"odefit.gallery.{name}._simulate").simulated()

@@ -85,7 +85,7 @@ class _System:
         p[list(self._unknown)] = self._any(len(self._unknown), 1 if one else self.points)
         for state, number in enumerate(self._behind):
             if number is not None:
-                y0[state] = self._any(1, self.points) if number[0, 0] < 0 else number
+                y0[state] = self._any(1, 1 if one else self.points) if number[0, 0] < 0 else number
         return p, y0
 
     def slopes(self, p: Residues, y0: Residues, fixed: npt.NDArray[np.bool_]) -> Residues:

@@ -163,11 +163,11 @@ def _ending(status, outcome, y, before, size, first_size):
     """Return status and state to blame of a solution that came to no rest; -1 if the method's own is to be taken."""
     if status != _OK and status != _TOO_MANY and status != _NONFINITE and status != _UNDERFLOW:
         return status, -1
-    if outcome == SINGULAR:
-        return _DEGENERATE, -1
     for j in range(y.size):
         if abs(y[j]) > _GROWN * first_size[j] > 0.0:
             return _GROWS, j
+    if outcome == SINGULAR:
+        return _DEGENERATE, -1
     if status == _NONFINITE or status == _UNDERFLOW:
         return status, -1
     return _NOT_AT_REST, _restless(y, before, size)
