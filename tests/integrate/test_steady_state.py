@@ -35,10 +35,13 @@ def problem_of(text: str, values: dict[str, float], **settings: object) -> of.Pr
 
 def rest_of(text: str, values: dict[str, float], method: str = "auto", order: int = 1, **settings: object) -> Rest:
     """Where a model comes to rest, with derivatives by the parameters in their order."""
-    problem = problem_of(text, values, integrator=method, **settings)
+    return rest_of_problem(problem_of(text, values, integrator=method, **settings), order)
+
+
+def rest_of_problem(problem: of.Problem, order: int) -> Rest:
     compiled = compile_problem(problem)
     return equilibrate(
-        integrator(method), compiled.model(0), compiled.parameters(compiled.theta_start, 0, order),
+        integrator(problem.settings.integrator), compiled.model(0), compiled.parameters(compiled.theta_start, 0, order),
         compiled.structure.laws(0, compiled.slot_start), np.empty(0), rtol=problem.settings.rtol,
         aims=experiment_aims(compiled, problem.settings, 0), order=order, max_steps=problem.settings.max_steps,
     )  # fmt: skip
@@ -151,19 +154,22 @@ def random_network(rng: np.random.Generator) -> tuple[str, dict[str, float]]:
     return "\n".join(lines), values
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", range(12))
 def test_random_networks_against_a_long_integration(seed):
     text, values = random_network(np.random.default_rng(seed))
-    rest = rest_of(text, values)
+    problem = problem_of(text, values)
+    rest = rest_of_problem(problem, 1)
     assert rest.status is Status.OK
-    problem = problem_of(text, values, integrator="ddm", rtol=1e-9)
-    late = of.simulate(problem, times=[0.0, 1e7]).iloc[-1, 2:].to_numpy(dtype=float)
-    np.testing.assert_allclose(rest.y, late, rtol=1e-5, atol=1e-7)
+    frame = of.simulate(problem.with_settings(integrator="ddm", rtol=1e-9), times=[0.0, 1e15])
+    late = frame.iloc[-1, 2:].to_numpy(dtype=float)
+    np.testing.assert_allclose(rest.y, late, rtol=1e-6, atol=1e-9)
     positive = {name: value for name, value in values.items() if value > 0}
     columns = [i for i, value in enumerate(values.values()) if value > 0]
-    expected = differences(lambda v: rest_of(text, {**values, **v}, order=0).y, positive, 1e-4)
     size = np.array(list(positive.values()))
-    np.testing.assert_allclose(rest.S[:, columns] * size, expected * size, rtol=1e-7, atol=1e-8)
+    found = rest.S[:, columns] * size
+    expected = differences(lambda v: rest_of_problem(problem.with_start(**v), 0).y, positive) * size
+    scale = np.maximum(np.abs(rest.y), np.abs(found).max(axis=1))[:, None] + 1e-300
+    np.testing.assert_allclose(found / scale, expected / scale, atol=1e-7)
 
 
 def test_what_cannot_come_into_being_stays_away():
