@@ -8,19 +8,19 @@ import pytest
 
 from odefit.compile.conserved import conserved_totals
 from odefit.compile.finite_field import PRIMES, evaluate, inverses, oracle, residue_of
-from odefit.errors import UnsupportedError
 
 PRIME = PRIMES[0]
 T, U = ca.SX.sym("t"), ca.SX(0, 1)
 
 
-def totals(y, p, out, begin, known=None, constants=(), **options):
+def totals(y, p, out, begin, known=None, constants=(), *, whole=False, **options):
     """Laws of y' = out with p = q and y(0) = begin."""
     c = ca.SX.sym("c", len(constants))
     rhs = ca.Function("f", [T, y, p, U], [ca.densify(ca.vertcat(*out))])
     start = ca.Function("m", [T, p, c, U], [ca.densify(ca.vertcat(p, *begin))])
     known = np.full(p.numel(), np.nan) if known is None else np.array(known, dtype=float)
-    return conserved_totals(rhs, start, known, np.array(constants, dtype=float), **options)
+    found = conserved_totals(rhs, start, known, np.array(constants, dtype=float), **options)
+    return found if whole else found.weights
 
 
 def spans(found: np.ndarray, expected: list[list[float]]) -> bool:
@@ -60,13 +60,15 @@ def test_weights_of_many_digits():
     np.testing.assert_allclose(found / found[0, 0], [[1.0, a / b, 0.0]], rtol=1e-15)
 
 
-def test_weights_that_depend_on_what_is_estimated_are_refused():
+def test_weights_that_depend_on_what_is_estimated():
     out = [-A * B / P[0], A * B / P[1], 1 - C]
     begin = [ca.SX(1), ca.SX(2), ca.SX(3)]
-    with pytest.raises(UnsupportedError, match=r"weights that depend on parameters which are estimated .*; fix these"):
-        totals(Y, P, out, begin)
-    found = totals(Y, P, out, begin, known=[0.5, 3.0])
-    np.testing.assert_allclose(found / found[0, 0], [[1.0, 6.0, 0.0]], rtol=1e-15)
+    laws = totals(Y, P, out, begin, whole=True)
+    np.testing.assert_array_equal(laws.weights != 0, [[True, True, False]])
+    assert (laws.varying.tolist(), laws.lead.tolist(), laws.stays.tolist()) == ([0], [1], [0, 0, 0])
+    laws = totals(Y, P, out, begin, known=[0.5, 3.0], whole=True)
+    np.testing.assert_allclose(laws.weights / laws.weights[0, 0], [[1.0, 6.0, 0.0]], rtol=1e-15)
+    assert laws.varying.size == 0
 
 
 def test_numbers_of_the_experiment_count():

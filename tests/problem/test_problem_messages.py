@@ -217,7 +217,7 @@ MEASUREMENT_MISTAKES = {
         ProblemError,
         "'main', time nan, 'x': the time is nan; every value needs the time",
     ),
-    "time infinite": ({"time": [0.0, INF]}, ProblemError, "the time is inf; every value"),
+    "time infinite": ({"time": [0.0, -INF]}, ProblemError, "the time is -inf; every value"),
     "value infinite": (
         {"value": [1.0, -INF]},
         ProblemError,

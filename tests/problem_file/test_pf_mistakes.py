@@ -233,7 +233,7 @@ CELLS = {
     "spaces separate": ("time A B\n0 1 2\n", "separated by commas, semicolons or tabs"),
     "no time": ("t1,A\n0,1\n", "no column 'time' or 't' for the time"),
     "missing time": ("time,A\n0,1\n,2\n", "'d.csv', line 3, column 'time': the time is missing"),
-    "infinite time": ("time,A\ninf,1\n", r"not supported yet: time = inf.*line 2"),
+    "infinite time": ("time,A\n-inf,1\n", r"line 2, .*the time is not finite; every row needs the time"),
     "minus infinite time": ("time,A\n-inf,1\n", "the time is not finite"),
     "dates": ("time,A\n2020-03-01,1\n", "the times are dates, which need an origin"),
     "early": ("time,A\n-1,1\n", "before its start"),

@@ -1,5 +1,6 @@
 """From symbols to native addresses: derivatives, code generation, the cache on disk, the parameter map."""
 
+from odefit.compile.conserved import Laws
 from odefit.compile.curves import Curves, curves_of
 from odefit.compile.equilibria import StartFromRest
 from odefit.compile.events import NO_OCCURRENCES, EventFunctions, Occurrences
@@ -16,6 +17,7 @@ __all__ = [
     "Curves",
     "EventFunctions",
     "ExperimentTables",
+    "Laws",
     "Occurrences",
     "Seeds",
     "StartFromRest",

@@ -11,8 +11,9 @@ Let y' = f(y, p) and y(0) = y0(p), for all values that the free parameters may t
 Both are decided in exact arithmetic (`odefit.compile.finite_field`), so that no slow reaction is taken for none.  The
 weights w are rational numbers, and are found from their residues modulo one or several primes.
 
-Weights that depend on free parameters (the volumes of two compartments, say) would be conserved for each value of
-these, but are not the same: such laws are refused.
+Weights may depend on free parameters: on the volumes of two compartments, or, where A reacts to B and to C, on the two
+rate constants.  Such laws are those that are found with one choice of the parameters, and have other residues with
+another.  Which weights are not zero is known then; their values are for kernels to find, at each point anew.
 """
 
 from __future__ import annotations
@@ -32,6 +33,26 @@ Array = npt.NDArray[np.float64]
 
 _MORE_POINTS = 8  # than unknowns
 _SEED = 20
+_NO_INDICES = np.empty(0, np.int64)
+
+
+class Laws(NamedTuple):
+    """What is conserved.
+
+    Attributes
+    ----------
+    weights
+        Of each law, (m, n); where they depend on parameters, 1 for those that are not zero.
+    varying, lead
+        The laws whose weights depend on parameters, and for each of these a state whose weight is 1.
+    stays
+        Per state: 1 for one that stays as it begins, else 0.
+    """
+
+    weights: Array
+    varying: npt.NDArray[np.int64]
+    lead: npt.NDArray[np.int64]
+    stays: npt.NDArray[np.int64]
 
 
 class _Given(NamedTuple):
@@ -104,8 +125,8 @@ def conserved_totals(
     aside: Sequence[int] = (),
     behind: Sequence[float | None] = (),
     unknown: Sequence[int] = (),
-) -> Array:
-    """Return the weights of what is conserved, (number of laws, n).
+) -> Laws:
+    """Return what is conserved.
 
     Parameters
     ----------
@@ -126,21 +147,22 @@ def conserved_totals(
     fixed = _staying(system)
     moving = np.flatnonzero(~fixed)
     units = np.eye(system.n)[fixed]
+    stays = fixed.astype(np.int64)
     if not moving.size:
-        return units
-    free, pivots, entries = _relations(system, fixed, moving, one=False)
-    if len(_relations(system, fixed, moving, one=True)[0]) > len(free):
-        raise UnsupportedError(
-            "a steady state of a model whose conserved totals have weights that depend on parameters which are "
-            "estimated (volumes of compartments, say); fix these parameters"
-        )
+        return Laws(units, _NO_INDICES, _NO_INDICES, stays)
+    free, pivots, entries = _relations(system, fixed, moving, one=True)
+    again = _relations(system, fixed, moving, one=True)[2]
+    same = np.flatnonzero((entries == again).all(axis=1))
+    varying = np.setdiff1d(np.arange(len(free)), same)
     laws = np.zeros((len(free), system.n))
-    if free:
-        numbers = _rational(given, fixed, moving, (free, pivots, entries))
-        for law, column, weights in zip(laws, free, numbers, strict=True):
-            law[moving[column]] = 1.0
-            law[moving[pivots]] = weights
-    return np.vstack((units, laws))
+    numbers = (entries != 0).astype(float)
+    if same.size:
+        numbers[same] = _rational(given, fixed, moving, (free, pivots, entries), same)
+    for law, column, weights in zip(laws, free, numbers, strict=True):
+        law[moving[column]] = 1.0
+        law[moving[pivots]] = weights
+    lead = moving[np.array(free, dtype=np.int64)[varying]].astype(np.int64)
+    return Laws(np.vstack((units, laws)), (varying + len(units)).astype(np.int64), lead, stays)
 
 
 def _staying(system: _System) -> npt.NDArray[np.bool_]:
@@ -182,21 +204,22 @@ def _rational(
     fixed: npt.NDArray[np.bool_],
     moving: npt.NDArray[np.int64],
     first: tuple[list[int], list[int], Residues],
+    rows: npt.NDArray[np.int64],
 ) -> Array:
-    """Return the weights as numbers: the simplest fractions that have these residues, modulo enough primes."""
+    """Return the weights of laws `rows`: the simplest fractions that have these residues, modulo enough primes."""
     free, pivots, entries = first
-    modulus, residues = PRIMES[0], [int(value) for value in entries.ravel()]
+    modulus, residues = PRIMES[0], [int(value) for value in entries[rows].ravel()]
     for prime in PRIMES[1:]:
-        other = _relations(_System(given, prime), fixed, moving, one=False)
+        other = _relations(_System(given, prime), fixed, moving, one=True)
         if other[:2] != (free, pivots):
             break
-        check = [int(value) for value in other[2].ravel()]
+        check = [int(value) for value in other[2][rows].ravel()]
         found = [_fraction(residue, modulus) for residue in residues]
         if all(
             one is not None and (one.numerator - value * one.denominator) % prime == 0
             for one, value in zip(found, check, strict=True)
         ):
-            return np.array([float(one) for one in found if one is not None]).reshape(entries.shape)
+            return np.array([float(one) for one in found if one is not None]).reshape(entries[rows].shape)
         lift = pow(modulus, -1, prime)
         residues = [a + modulus * ((b - a) * lift % prime) for a, b in zip(residues, check, strict=True)]
         modulus *= prime

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile.conditions import Pattern, Variant, map_expressions, pattern_of
-from odefit.compile.conserved import conserved_totals
+from odefit.compile.conserved import Laws, conserved_totals
 from odefit.compile.events import Occurrences
 from odefit.compile.functions import NativeFunction
 from odefit.compile.native_problem import CompiledModel
@@ -106,14 +106,20 @@ def check_equilibration(problem: Problem, experiment: Experiment, model: Compile
 def _refuse_time(problem: Problem, model: CompiledModel, where: str, advice: str) -> None:
     rhs, t = model.rhs.library.symbolic("rhs"), problem.model.time
     gathered = [problem.model.states.index(name) for name in problem.model.gathered]
+    inputs, switches = dict(rhs.arrays)["u"], model.switches
+    first = inputs.numel() - (0 if switches is None else switches.kind.size)  # behind tables
+    conditions = {symbol.name() for symbol in ca.symvar(inputs[first:])}
+    if switches is not None and switches.moving:
+        raise UnsupportedError(f"{where} times of events or conditions depend on parameters")
     for k, state in enumerate(problem.model.shown):
-        if rhs.time.name() in {symbol.name() for symbol in ca.symvar(rhs.out[k])}:
+        names = {symbol.name() for symbol in ca.symvar(rhs.out[k])}
+        if names & conditions:  # those of aggregates do not matter
+            raise UnsupportedError(f"{where} there are conditions in {t}; {advice}")
+        if rhs.time.name() in names:
             raise UnsupportedError(f"{where} the equation of '{state}' depends on {t}; {advice}")
         columns = model.rhs.col[model.rhs.row_ptr[k] : model.rhs.row_ptr[k + 1]]
         if np.isin(columns, gathered).any():
             raise UnsupportedError(f"{where} the equation of '{state}' depends on an aggregate over {t}")
-    if model.switches is not None and model.switches.kind.size:
-        raise UnsupportedError(f"{where} there are conditions in {t}; {advice}")
 
 
 def last_change(problem: Problem, e: int, model: CompiledModel) -> float:
@@ -129,8 +135,6 @@ def last_change(problem: Problem, e: int, model: CompiledModel) -> float:
     t = problem.model.time
     where = f"a steady state ({t} = inf) of experiment '{experiment.name}', in which"
     _refuse_time(problem, model, where, "write what changes as an event, or as a period of the experiment")
-    if model.switches is not None and model.switches.moving:
-        raise UnsupportedError(f"{where} times of events depend on parameters")
     return max((experiment.start, *problem.event_times({}, e)))
 
 
@@ -176,8 +180,8 @@ def laws_of(
     known: Array,
     constants: Array,
     behind: Behind,
-) -> Array:
-    """Return what is conserved on the way to rest, (laws, n); aggregates over time are put aside.
+) -> Laws:
+    """Return what is conserved on the way to rest; aggregates over time are put aside.
 
     Parameters
     ----------

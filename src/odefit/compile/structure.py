@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile.conditions import constants_of, formal_parameters
+from odefit.compile.conserved import Laws
 from odefit.compile.equilibria import (
     Behind,
     StartFromRest,
@@ -94,7 +95,7 @@ class CompiledStructure:
         packed: Packed = {}
         self.tables = tuple(ExperimentTables(problem, one, self.model(e), packed) for e, one in enumerate(runs.all))
         self.occurrences = tuple(occurrences_of(problem, one) for one in runs.all)
-        self._laws: dict[tuple[int, bytes], Vector] = {}
+        self._laws: dict[tuple[int, bytes], Laws] = {}
         self._behind = tuple(
             behind_events(problem, e, self.model(e), self.occurrences[e]) for e in range(self.n_experiments)
         )
@@ -200,8 +201,8 @@ class CompiledStructure:
             for e, run in enumerate(self.equilibration)
         )
 
-    def laws(self, run: int, slots: Vector) -> Vector:
-        """Return what an equilibration conserves, (laws, n), where slots that are fixed have these values.
+    def laws(self, run: int, slots: Vector) -> Laws:
+        """Return what an equilibration conserves, where slots that are fixed have these values.
 
         Or what an experiment does on its way to rest, behind its last event.
         """

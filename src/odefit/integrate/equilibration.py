@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from odefit.compile import CompiledModel, Seeds, StartFromRest
-from odefit.errors import OdefitError
+from odefit.compile import CompiledModel, Laws, Seeds, StartFromRest
+from odefit.errors import OdefitError, UnsupportedError
 from odefit.integrate.contract import Array, Counters, Integrator, Status, StepGrid, Trajectory
 from odefit.integrate.selection import Selection
 from odefit.integrate.solving import keeper_address
@@ -81,7 +81,7 @@ def equilibrate(
     choice: Integrator,
     model: CompiledModel,
     seeds: Seeds,
-    laws: Array,
+    laws: Laws,
     u: Array,
     *,
     n_slots: int = 0,
@@ -96,7 +96,7 @@ def equilibrate(
     Parameters
     ----------
     laws
-        Weights of what is conserved, (m, n); see `odefit.compile.conserved`.
+        What is conserved; see `odefit.compile.conserved`.
     u, n_slots
         Inputs of the model, and the number of tables whose slots stand in them.
     aims
@@ -115,9 +115,13 @@ def equilibrate(
         d2p=d2p.reshape(-1), times=_NONE, after=_NO_INDICES, ends=_NONE, kinks=_NONE, aims=aims, atol=atol,
         steps=_NONE, orders=_NO_INDICES, counts=counts, stop=stop.array, slots=n_slots, moving=0, sink=0, method=0,
     )  # fmt: skip
-    flat = np.ascontiguousarray(laws).reshape(-1)
+    if order == 2 and laws.varying.size:
+        raise UnsupportedError(
+            "second derivatives of a steady state whose conserved totals have weights that depend on parameters"
+        )
+    weights = np.ascontiguousarray(laws.weights).reshape(-1)
     y, first, second = (part.reshape(-1) for part in found)
-    rest = Equilibrium(keeper_address(), flat, rhs.row_ptr, rhs.col, y, first, second)
+    rest = Equilibrium(keeper_address(), weights, *laws[1:], rhs.row_ptr, rhs.col, y, first, second)
     table = np.zeros((1, RESTING.width), np.int64)
     selection = Selection(choice, model, rtol, max_steps)
     selection.choose()

@@ -20,7 +20,8 @@ numbers.
 
       A s_I = -(f_p dp)_I - J_ID (s0_D + L s0_I),         s_D = s0_D - L (s_I - s0_I),
 
-  and the second ones with D2f[(s_a, dp_a), (s_b, dp_b)] + f_p d2p in the place of f_p dp and d2y0 in that of s0.
+  and the second ones with D2f[(s_a, dp_a), (s_b, dp_b)] + f_p d2p in the place of f_p dp and d2y0 in that of s0.  Where
+  weights W depend on parameters, totals move by -dW (y - y0) besides: see `odefit.integrate.steady_weights`.
 """
 
 from __future__ import annotations
@@ -51,11 +52,12 @@ _DAMPED, _NO_SIGN = 1e-9, 1e-13
 class Manifold(NamedTuple):
     """What is conserved, solved for the dependent states.
 
-    `basis` is L on all states, (laws, n), with 1 for the dependent state of each law; `place` is the number of a state
-    among the independent ones, or minus that of its law less 1.
+    `basis` is L on all states, (laws, n), with 1 for the dependent state of each law: `transform` times the laws.
+    `place` is the number of a state among the independent ones, or minus that of its law less 1.
     """
 
     basis: Floats
+    transform: Floats
     dependent: Integers
     independent: Integers
     place: Integers
@@ -69,7 +71,8 @@ def manifold_of(laws, n, size):
     for k in range(n_laws):
         for j in range(n):
             basis[k, j] = laws[k * n + j]
-    dependent, place = np.empty(n_laws, np.int64), np.zeros(n, np.int64)
+    transform, place = np.eye(n_laws), np.zeros(n, np.int64)
+    dependent = np.empty(n_laws, np.int64)
     for turn in range(n_laws):
         row, column, best = turn, -1, -1.0
         for k in range(turn, n_laws):
@@ -78,14 +81,20 @@ def manifold_of(laws, n, size):
                     row, column, best = k, j, abs(basis[k, j]) * size[j]
         for j in range(n):
             basis[turn, j], basis[row, j] = basis[row, j], basis[turn, j]
+        for j in range(n_laws):
+            transform[turn, j], transform[row, j] = transform[row, j], transform[turn, j]
         pivot = basis[turn, column]
         for j in range(n):
             basis[turn, j] /= pivot
+        for j in range(n_laws):
+            transform[turn, j] /= pivot
         for k in range(n_laws):
             factor = basis[k, column]
             if k != turn and factor != 0.0:
                 for j in range(n):
                     basis[k, j] -= factor * basis[turn, j]
+                for j in range(n_laws):
+                    transform[k, j] -= factor * transform[turn, j]
                 basis[k, column] = 0.0
         dependent[turn], place[column] = column, -1 - turn
     independent, count = np.empty(n - n_laws, np.int64), 0
@@ -93,7 +102,7 @@ def manifold_of(laws, n, size):
         if place[j] == 0:
             independent[count], place[j] = j, count
             count += 1
-    return Manifold(basis, dependent, independent, place)
+    return Manifold(basis, transform, dependent, independent, place)
 
 
 @kernel
@@ -218,8 +227,11 @@ def is_stable(matrix):
 
 
 @kernel
-def differentiate_steady(task, e, m, room, first):
-    """Fill the first derivatives of the steady state, (n, q) row by row, by the columns of the seeds."""
+def differentiate_steady(task, e, m, room, motion, first):
+    """Fill the first derivatives of the steady state, (n, q) row by row, by the columns of the seeds.
+
+    `motion` is what totals change since weights do, (laws, q).
+    """
     n, q = task.n, task.n_columns
     totals = np.empty(m.dependent.size)
     for c in range(q):
@@ -227,6 +239,8 @@ def differentiate_steady(task, e, m, room, first):
             totals[k] = 0.0
             for j in range(n):
                 totals[k] += m.basis[k, j] * task.dy0[j * q + c]
+            for j in range(m.dependent.size):
+                totals[k] += m.transform[k, j] * motion[j, c]
         for a in range(m.independent.size):
             i, right = m.independent[a], 0.0
             for entry in range(e.row_ptr[i], e.row_ptr[i + 1]):

@@ -40,6 +40,7 @@ from odefit.integrate.steady_point import (
     manifold_of,
     room_for,
 )
+from odefit.integrate.steady_weights import motion_of_totals, weigh
 from odefit.integrate.task import KEEPING, METHOD, Gathering, Kept, Switching, Task, task_at
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
@@ -67,8 +68,8 @@ class Equilibrium(NamedTuple):
     ----------
     keeper
         Address of `keep_states`; 0: the task is no such one.
-    laws
-        Weights of what is conserved, row by row.
+    laws, varying, lead, stays
+        See `odefit.compile.Laws`; weights row by row.
     row_ptr, col
         Pattern of the Jacobian of the right-hand side.
     state, first, second
@@ -79,6 +80,9 @@ class Equilibrium(NamedTuple):
 
     keeper: int = 0
     laws: Floats = np.empty(0)
+    varying: Integers = _NO_INDICES
+    lead: Integers = _NO_INDICES
+    stays: Integers = _NO_INDICES
     row_ptr: Integers = _NO_INDICES
     col: Unsigned = np.empty(0, np.uint64)
     state: Floats = np.empty(0)
@@ -187,12 +191,14 @@ def _own_table(table, i, counts, kept, keeper):
 
 
 @kernel
-def _settle(task, e, m, y, room, order):
+def _settle(task, e, laws, m, y, size, room, order):
     """Write the steady state `y`, at which equations are linearised, and its derivatives."""
     for j in range(task.n):
         e.state[j] = y[j]
     if order >= 1:
-        differentiate_steady(task, e, m, room, e.first)
+        motion = np.zeros((m.dependent.size, task.n_columns))
+        motion_of_totals(task, e, laws, y, size, motion)
+        differentiate_steady(task, e, m, room, motion, e.first)
     if order == 2:
         differentiate_twice(task, e, m, room, y, e.first, e.second)
     return 0
@@ -222,7 +228,10 @@ def reach_steady_state(table, i, order):
     before, earlier, first_size, point, end = y.copy(), y.copy(), size.copy(), np.empty(n), np.empty(1)
     counts, taken, orders = np.zeros(_COUNTERS + 1, np.int64), np.empty(64), np.empty(64, np.int64)
     own = _own_table(table, i, counts, kept, e.keeper)
-    m = manifold_of(e.laws, n, size)
+    laws = e.laws.copy()
+    if not weigh(task, e, laws, size):
+        return _DEGENERATE, t, -1
+    m = manifold_of(laws, n, size)
     room = room_for(n, e.col.size, m.independent.size)
     call_model(task.value, task.start, y, 0, task.p, task.u, room.f, 0)
     for a in range(m.independent.size):
@@ -237,7 +246,7 @@ def reach_steady_state(table, i, order):
         if outcome == FOUND and not is_stable(room.matrix):
             outcome = UNSTABLE
         if outcome == FOUND:
-            _settle(task, e, m, point, room, order)
+            _settle(task, e, laws, m, point, size, room, order)
             return _OK, t, -1
         if outcome >= SINGULAR and leg == 0:
             call_model(task.value, task.start, y, 0, task.p, task.u, room.f, 0)
@@ -264,7 +273,7 @@ def reach_steady_state(table, i, order):
             size[j] = max(size[j], abs(y[j]))
             if leg == 0:
                 first_size[j] = size[j]
-        m = manifold_of(e.laws, n, size)
+        m = manifold_of(laws, n, size)
     keep_alive((own, kept, counts, end, before, aims))
     ended, blamed = _ending(status, outcome, y, earlier, size, first_size)
     return ended, t, (cause if ended == status else blamed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,17 +26,18 @@ class Rests:
     """The steady states of the tasks of one table, which has their addresses: it must live as long as that is used."""
 
     def __init__(self, plan: Plan, table: Words) -> None:
-        self._kept: list[npt.NDArray[np.float64]] = []
+        self._kept: list[npt.NDArray[Any]] = []
         compiled, structure = plan.compiled, plan.compiled.structure
         places = {}
         for i in sorted(plan.resting):
             row, (run, at_rest) = table[i], plan.tasks[i]
             n, q = compiled.model(run).n_states, compiled.columns[run].size
-            laws = np.ascontiguousarray(structure.laws(run, compiled.slot_start)).reshape(-1)
+            laws = structure.laws(run, compiled.slot_start)
             place = np.full(n, np.nan), np.full(n * q, np.nan)
-            self._kept += [laws, *place]
+            arrays = (np.ascontiguousarray(laws.weights).reshape(-1), *laws[1:], *place)
+            self._kept += arrays
             FITTING.set(row, Equilibrium, "keeper", keeper_address())
-            for name, array in zip(("laws", "state", "first"), (laws, *place), strict=True):
+            for name, array in zip(("laws", "varying", "lead", "stays", "state", "first"), arrays, strict=True):
                 FITTING.set(row, Equilibrium, name, array)
             if at_rest:
                 FITTING.set(row, Task, "sink", _keeper_of_ends())

@@ -299,7 +299,7 @@ class _Picture:
             look = self._mark(kind, style.GREY if self._several else style.INK, 1)
             handles.append(Line2D([], [], linestyle="none", label=self._with_sigma(kind), **look))
         if any(curve.rest.size for curve in self._curves.values()):
-            look = self._mark("data", style.GREY if self._several else style.INK, 1) | {"marker": _REST_MARK}
+            look = {**self._mark("data", style.GREY if self._several else style.INK, 1), "marker": _REST_MARK}
             handles.append(
                 Line2D([], [], linestyle="none", label=f"steady state ({self._problem.model.time} = inf)", **look)
             )
