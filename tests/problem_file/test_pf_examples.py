@@ -273,9 +273,6 @@ SYSBIO_STEPS = [
     ("linear = true of 's_pS'", [("s_pS = { linear = true", "s_pS = { start = 1")]),
     ("linear = true of 'o_pS'", [("o_pS = { linear = true", "o_pS = { start = 0")]),
     ("linear = true of 's_tS'", [("s_tS = { linear = true", "s_tS = { start = 1")]),
-    ("'start' in experiment 'ctrl'", [('ctrl = { Epo = 0, start = "steady" }', "ctrl = { Epo = 0 }")]),
-    ("'start' in experiment 'dose5'", [('start = "steady", ', "")]),
-    ("'before' in experiment 'dose5'", [(", before = { Epo = 0 }", "")]),
     ('the distribution "lognormal" in .noise. default', [('distribution = "lognormal", ', "")]),
     ("an estimated sigma in .noise. default", [('sigma = "estimate"', 'sigma = "20 %"')]),
 ]

@@ -16,7 +16,7 @@ values are part of the map.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -34,6 +34,7 @@ from odefit.errors import ProblemError
 from odefit.model import Model
 from odefit.problem import Experiment, Problem, initial_name, state_of_initial
 from odefit.problem.arguments import computed_in_cells
+from odefit.problem.equilibration import runs_of
 from odefit.problem.noise import sigma_expressions
 from odefit.problem.resolution import (
     computed_parameters,
@@ -85,7 +86,7 @@ def variant_of(
     """Decide what is lifted and what is inlined for the experiments with this pattern and such tables and events."""
     model = problem.model
     moving = {model.time, *model.states}
-    ever = {name for e in problem.experiments for name in e.overrides if state_of_initial(name) is None}
+    ever = {name for e in runs_of(problem).all for name in e.overrides if state_of_initial(name) is None}
     overrides = dict(pattern)
     computed = {p.name: p.expression for p in problem.parameters if p.expression is not None}
     replacing = computed_parameters(problem)
@@ -198,8 +199,38 @@ def formal_parameters(problem: Problem) -> tuple[str, ...]:
 
 def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> SymbolicFunction:
     """Return ``(q, c) -> (p, y0)`` for the experiments with this pattern."""
-    model = problem.model
     constants = [ca.SX.sym(f"c_{name}") for name, text in pattern if text is None]
+    names, outputs = map_expressions(problem, variant, pattern, constants)
+    tables = PlacedTables(problem, variant.tables)
+    formal = formal_parameters(problem)
+    inlined = {name for name, _ in variant.inlined}
+    _refuse_unknown(problem, names, outputs, {*formal} - inlined, constants)
+    return SymbolicFunction(
+        name="map",
+        time=ca.SX.sym("t"),
+        arrays=(
+            ("q", stack(symbol_of(problem, name) for name in formal)),
+            ("c", stack(constants)),
+            ("u", tables.inputs),
+        ),
+        by=("q",),
+        out=tables.placed(stack(outputs)),
+        blocks=tables.blocks,
+        remembering=False,  # its inputs are shared
+    )
+
+
+def map_expressions(
+    problem: Problem,
+    variant: Variant,
+    pattern: Pattern,
+    constants: Sequence[Any] | None = None,
+    keeping: Collection[str] = (),
+) -> tuple[list[str], list[Any]]:
+    """Return names and expressions of all entries of p and y0, in parameters, `constants` and what is kept."""
+    model = problem.model
+    if constants is None:
+        constants = [ca.SX.sym(f"c_{name}") for name, text in pattern if text is None]
     numbers = iter(constants)
     inlined = {name for name, _ in variant.inlined}
     replacing = computed_parameters(problem)
@@ -217,23 +248,8 @@ def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> Symbol
     unused = {**dict.fromkeys(inlined, ca.SX.nan()), PIECE_START: ca.SX(0), PIECE_LENGTH: ca.SX(0)}
     expressions = [unused[name] if name in unused else symbol_of(problem, name) for name in names]
     expressions += [initial[name] for name in model.states]
-    tables = PlacedTables(problem, variant.tables)
-    outputs = resolved(problem, expressions, replacing, at_start=True)
-    formal = formal_parameters(problem)
-    _refuse_unknown(problem, [*names, *map(initial_name, model.states)], outputs, {*formal} - inlined, constants)
-    return SymbolicFunction(
-        name="map",
-        time=ca.SX.sym("t"),
-        arrays=(
-            ("q", stack(symbol_of(problem, name) for name in formal)),
-            ("c", stack(constants)),
-            ("u", tables.inputs),
-        ),
-        by=("q",),
-        out=tables.placed(stack(outputs)),
-        blocks=tables.blocks,
-        remembering=False,  # its inputs are shared
-    )
+    outputs = resolved(problem, expressions, replacing, keeping, at_start=True)
+    return [*names, *map(initial_name, model.states)], outputs
 
 
 def _refuse_unknown(

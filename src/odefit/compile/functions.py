@@ -214,13 +214,17 @@ class FunctionLibrary:
             module.add(symbolic, symbolic.second(), single=SECOND_DIRECTIONS)
         return store.StoredObject(module.compile(), {})
 
+    def symbolic(self, name: str) -> SymbolicFunction:
+        """Return what the function of this name was made from."""
+        return next(function for function in self._symbolic if function.name == name)
+
     @cached_property
     def second_order(self) -> LoadedObject:
         """The code of the second derivatives."""
         return LoadedObject(self._stored("second", self._build_second).code)
 
     def __getitem__(self, name: str) -> NativeFunction:
-        symbolic = next(function for function in self._symbolic if function.name == name)
+        symbolic = self.symbolic(name)
         facts = self._facts[name]
         return NativeFunction(
             name=name,

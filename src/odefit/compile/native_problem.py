@@ -37,6 +37,7 @@ from odefit.errors import UnsupportedError
 from odefit.model.kept import Kept
 from odefit.problem import Problem
 from odefit.problem.arguments import computed_in_cells
+from odefit.problem.equilibration import runs_of
 from odefit.problem.noise import sigma_expressions
 
 Matrix = npt.NDArray[np.float64]
@@ -161,8 +162,8 @@ def _fingerprint(problem: Problem) -> tuple[Any, ...]:
 
 
 def _patterns(problem: Problem) -> tuple[tuple[Pattern, tuple[TableShape, ...], tuple[Kind, ...]], ...]:
-    """Return what decides which code each experiment needs."""
-    return tuple((pattern_of(e), shapes_of(problem, e), kinds_of(problem, e)) for e in problem.experiments)
+    """Return what decides which code each experiment, and each equilibration, needs."""
+    return tuple((pattern_of(e), shapes_of(problem, e), kinds_of(problem, e)) for e in runs_of(problem).all)
 
 
 def _build(problem: Problem) -> NativeProblem:

@@ -43,6 +43,7 @@ from odefit.model.table_calls import call_table, calls_in, table_of_symbol, with
 from odefit.native import implicit_solve
 from odefit.native.table_slots import MIDDLE, SLOT
 from odefit.problem import Experiment, Problem
+from odefit.problem.equilibration import runs_of
 from odefit.problem.resolution import names_in, resolve_in_experiment, symbol_of
 
 ORDERS = ((0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
@@ -98,7 +99,7 @@ def _switched_tables(problem: Problem) -> Iterator[str]:
     """Yield the tables that are called, somewhere, at a state or a time that is no multiple of time plus a number."""
     model = problem.model
     time, states = model.symbols[model.time], {*model.states}
-    some = [e for e in problem.experiments if any(isinstance(value, str) for value in e.overrides.values())]
+    some = [e for e in runs_of(problem).all if any(isinstance(value, str) for value in e.overrides.values())]
     for experiment in (None, *some):
         conditions = (event.condition for event in model.state_events)
         parts = [resolve_in_experiment(problem, one, experiment) for one in (*model.rhs.values(), *conditions)]

@@ -55,6 +55,10 @@ class Status(IntEnum):
     GRAZING = 23
     CASCADE = 24
     ENDED = 25
+    NOT_AT_REST = 26
+    GROWS = 27
+    UNSTABLE = 28
+    DEGENERATE = 29
 
     @property
     def sentence(self) -> str:
@@ -137,6 +141,22 @@ _SENTENCES = {
     ),
     Status.CASCADE: "events set off each other without end at t = {t}, the last one '{cause}'",
     Status.ENDED: "the event '{cause}' ends the experiment at t = {t}; nothing can be computed behind that time",
+    Status.NOT_AT_REST: (
+        "the solution comes to no steady state: '{cause}' still changes after a time of {t} (an oscillation, or "
+        "something very slow?)"
+    ),
+    Status.GROWS: (
+        "the solution comes to no steady state: '{cause}' grows without bound, and still does after a time of {t} "
+        "(is there nothing that removes it?)"
+    ),
+    Status.UNSTABLE: (
+        "the solution rests at a steady state that is not stable, which the least disturbance would make it leave; "
+        "give another initial state"
+    ),
+    Status.DEGENERATE: (
+        "the steady state is degenerate: one of a continuum, so that it depends on the whole way there and not on "
+        "conserved totals alone, or one that the solution comes to ever more slowly; take a late time instead"
+    ),
 }
 _OF_BORDERS = frozenset(
     {Status.TOO_MANY_CROSSINGS, Status.UNDEFINED_BORDER, Status.CHATTERING, Status.ZENO, Status.GRAZING}

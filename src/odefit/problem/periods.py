@@ -45,8 +45,7 @@ def changes_of_periods(model: Model, experiment: Experiment) -> tuple[PeriodChan
     """Return what is set where the later periods begin, in order."""
     changes: list[PeriodChange] = []
     names = _replaced_later(experiment)
-    before = experiment.periods
-    for previous, period in zip(before, experiment.later, strict=False):
+    for previous, period in zip(experiment.shown, experiment.later, strict=False):
         place = (period.start, previous.start)
         for name, value in period.overrides.items():
             state = state_of_initial(name)

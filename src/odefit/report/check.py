@@ -130,8 +130,14 @@ def _experiments(problem: Problem) -> list[str]:
         words = [", ".join(counts) if counts else "no data: a prediction"]
         if experiment.use == "validate":
             words.append("scored, not fitted")
+        at_rest = int(np.sum(mine & used & np.isinf(data.time)))
+        if at_rest:
+            words.append(f"{at_rest} of them of the steady state" if at_rest < np.sum(mine & used) else "steady states")
         if experiment.overrides:
             words.append(f"with {_replaced(experiment.overrides)}")
+        if experiment.before is not None:
+            before = _replaced(experiment.before)
+            words.append(f"from the steady state{' of ' if before else ' of these conditions'}{before}")
         for period in experiment.later:
             words.append(f"from {_shown(period.start)} on {_replaced(period.overrides) or 'as at the start'}")
         lines += textwrap.wrap(

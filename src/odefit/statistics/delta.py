@@ -123,6 +123,10 @@ def prediction_band(
     errors = np.full(values.shape, np.nan)
     if statistics is not None:
         dp = compiled.all_derivatives(theta, e)
+        rest = compiled.structure.starts_from_rest[e]
+        if rest is not None:  # initial values are those of a steady state, which depends on other unknowns
+            dp[rest.entry] = 0.0
+            dp[np.ix_(rest.entry, compiled.columns[e])] = seeds.dp[rest.entry]
         da = np.zeros((source.size, compiled.n_theta))
         for j, at in enumerate(source.tolist()):
             if at >= slots.size:
