@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from odefit.integrate.border_record import Bordering
 from odefit.integrate.contract import Counters, Status
 from odefit.integrate.directions import place_of
 from odefit.integrate.sizes import usual_tolerance
@@ -91,7 +92,7 @@ class Equilibrium(NamedTuple):
     follows: int = 0
 
 
-RESTING = Layout(Task, Elimination, Switching, Gathering, Equilibrium)
+RESTING = Layout(Task, Elimination, Switching, Gathering, Bordering, Equilibrium)
 """Rows of tasks that are to come to rest; longer rows may begin in the same way."""
 
 equilibrium_at = RESTING.reader(Equilibrium)

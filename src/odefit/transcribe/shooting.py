@@ -172,7 +172,7 @@ class Shooter:
         )  # fmt: skip
 
     def _switches(self, i: int) -> Switches | None:
-        return self._plan.compiled.model(self._plan.data.of_experiment[i].experiment).switches
+        return self._plan.compiled.model(self._plan.runs[i]).switches
 
     def _tell(self, i: int) -> None:
         """Write into the table who integrates task `i`."""
