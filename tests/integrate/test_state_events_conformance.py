@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from initial_value_problems import HIGHEST_ORDER, central_difference
-from test_pieces_conformance import CHAIN, RTOL, TIGHT, Case, differ, packed, true_derivatives
+from initial_value_problems import central_difference
+from test_pieces_conformance import CHAIN, RTOL, Case, check_true_derivatives, chosen_and_replayed, differ, packed
 
 import odefit as of
 from odefit.integrate import CHOICES
@@ -65,21 +65,12 @@ by_method_and_case = pytest.mark.parametrize(
 
 @by_method_and_case
 def test_derivatives_are_those_of_the_true_solution(method, case):
-    order = HIGHEST_ORDER.get(method.name, 2)
-    found = case.solve(method, case.x, order, rtol=TIGHT[method.name])
-    first, second = true_derivatives(case)
-    assert differ(case, found.S, first) <= 1e-6
-    if order == 2:
-        assert differ(case, found.S2, second) <= 1e-6
+    check_true_derivatives(method, case)
 
 
 @by_method_and_case
 def test_derivatives_are_those_of_the_replayed_solution(method, case):
-    order = HIGHEST_ORDER.get(method.name, 2)
-    chosen = case.solve(method, case.x, order)
-    again = case.solve(method, case.x, order, grid=chosen.grid)
-    for name in ("y", "S", "S2"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(chosen, name))
+    order, chosen = chosen_and_replayed(method, case)
 
     def replayed(x, order):
         return case.solve(method, x, order, grid=chosen.grid)
