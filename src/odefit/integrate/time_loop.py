@@ -283,14 +283,16 @@ def _loop(name: str, method: Method) -> Any:
         next_time = write_initial(table, i, task, room, t, next_time, gather, scratch)
         while status == _OK and piece < task.ends.size and task.n > 0:
             is_start = piece == 0 and border < 0
-            t, t_end, unit, status, cause = enter(table, i, elimination, room, piece, order, t, course, events, cause)
+            t, t_end, unit, status, cause = enter(
+                table, i, task, elimination, room, piece, order, t, course, events, cause
+            )
             begun, was_nonfinite = n_taken if border < 0 else begun, False
             behind, awaited = step + counts[_COUNTERS + piece] if replay else -1, -1
             if watched and replay:
                 behind, awaited = step_behind(table, i, order, course, piece, step, counts[_COUNTERS + piece])
             if status == _OK and t < t_end:  # several events at one time have nothing between them
                 h = wanted / unit if unit > 0.0 else 0.0  # 0 means none
-                status, cause, h = begin_piece(table, i, elimination, room, t, t_end, h, replay, order, course)
+                status, cause, h = begin_piece(table, i, task, elimination, room, t, t_end, h, replay, order, course)
             status, border = _NONFINITE if status == _NONFINITE_START and not is_start else status, -1
             while status == _OK and border < 0 and _goes_on(replay, step, behind, awaited, t, t_end, sizes):
                 asked, grid = h, (replay, step, behind, awaited)
@@ -321,7 +323,7 @@ def _loop(name: str, method: Method) -> Any:
                     rejected, border, h = rejected + stride, -1, (until - t) / stride * BEYOND
                     continue
                 next_time, status, cause = finish(
-                    table, i, room, (t, h, t_new, until), next_time, piece, gather, scratch, largest,
+                    table, i, task, room, (t, h, t_new, until), next_time, piece, gather, scratch, largest,
                     (border, order, course, status, cause),
                 )  # fmt: skip
                 watch_accepted(task, room, t, h, t_new, sizes)
