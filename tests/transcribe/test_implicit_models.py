@@ -254,8 +254,10 @@ def test_check_shows_the_equations():
     assert "States: none: an implicit model\n" in check(load("isotherm")).text
 
 
-def test_a_condition_on_an_unknown_is_named_by_it():
-    p = problem(f"{IMPLICIT}{REACTION}z' = if(H > 0.3, 1, 0)\nz(0) = 0\n")
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        assert compile_problem(p).model(0).on_states == ("0.3<H",)
+def test_a_condition_on_an_unknown_is_a_border():
+    further = "z' = if(H > 0.4, 1, 0.2*x)\nz(0) = 0\nwhen H < 0.3: x = 1.5*x\n"
+    both = [problem(text + REACTION + further, columns=("x", "z")) for text in (IMPLICIT, FORMULA)]
+    assert_same(*both, rtol=1e-7)
+    last = of.simulate(both[0], times=[TIMES[-1]])
+    assert last.z[0] > 0.2  # both happen
+    assert of.simulate(problem(FORMULA + REACTION), times=[TIMES[-1]]).x[0] < 0.9 * last.x[0]

@@ -74,7 +74,8 @@ class Solution:
         for c in range(dw.shape[1]):
             direction = ca.SX.sym("d", formal.numel())
             bent = ca.jtimes(ca.vec(by_x), formal, direction)
-            bent = ca.substitute(bent, ca.vertcat(formal, direction), ca.vertcat(here, dx[:, c], dw[:, c]))
+            moves = ca.densify(ca.vertcat(here, dx[:, c], dw[:, c]))
+            bent = ca.substitute(bent, ca.vertcat(formal, direction), moves)
             change = -(inverse @ ca.reshape(bent, k, k) @ inverse)
             columns.append(ca.vertcat(dx[:, c], ca.vec(change.T)))
         return ca.horzcat(*columns)

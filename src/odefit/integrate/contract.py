@@ -150,12 +150,13 @@ _SENTENCES = {
         "(is there nothing that removes it?)"
     ),
     Status.UNSTABLE: (
-        "the solution rests at a steady state that is not stable, which the least disturbance would make it leave; "
-        "give another initial state"
+        "after a time of {t} the solution rests at a steady state that is not stable, which the least disturbance "
+        "would make it leave; give another initial state"
     ),
     Status.DEGENERATE: (
-        "the steady state is degenerate: one of a continuum, so that it depends on the whole way there and not on "
-        "conserved totals alone, or one that the solution comes to ever more slowly; take a late time instead"
+        "the steady state that the solution is close to after a time of {t} is degenerate: one of a continuum, so that "
+        "it depends on the whole way there and not on conserved totals alone, or one that the solution comes to ever "
+        "more slowly; take a late time instead"
     ),
 }
 _OF_BORDERS = frozenset(

@@ -27,7 +27,7 @@ _HALVINGS, _BISECTIONS = 60, 100
 _SAME = 1e-13  # of a step: crossings that are no further apart are at one time
 _MOST_SILENT = 1000
 ENDLESS = -2
-"""In place of a border: one is crossed to and fro without end within a step."""
+"""In place of a border: this less its number, if it is crossed to and fro without end within a step."""
 
 
 @kernel(inline=True)
@@ -201,7 +201,7 @@ def crosser(name: str, peek: Any) -> Any:
         task, b = task_at(table, i), bordering_at(table, i)
         if b.level.size == 0:
             return -1, t_new
-        c, a = course_of(task, b, order, pool), t
+        c, a, found = course_of(task, b, order, pool), t, np.int64(-1)
         remember_regions(c)
         for _ in range(_MOST_SILENT):
             found, x, way = first_crossing(table, i, room, t, h, t_new, order, pool, a, t_new, np.int64(_COARSE))
@@ -220,6 +220,6 @@ def crosser(name: str, peek: Any) -> Any:
                     continue
             c.memory[DIRECTION] = way
             return found, x
-        return ENDLESS, t
+        return ENDLESS - found, t
 
     return cross

@@ -152,8 +152,8 @@ def border_finder(name: str, peek: Any) -> Any:
         if course.size == 0:
             return -1, t_new, _OK, cause
         border, until = cross(table, i, room, t, h, t_new, order, course)
-        if border == ENDLESS:
-            return -1, t_new, _CHATTERING, 0
+        if border <= ENDLESS:
+            return -1, t_new, _CHATTERING, ENDLESS - border
         if border >= 0 and replay and border != awaited:
             return -1, t_new, _SWITCHED, -1
         if border >= 0 and not replay and _INSIDE * (t_new - t) < until - t < (1.0 - _INSIDE) * (t_new - t):

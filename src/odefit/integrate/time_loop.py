@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from odefit.integrate.borders import step_behind
+from odefit.integrate.borders import end_of_stretch
 from odefit.integrate.contract import Counters, Status
 from odefit.integrate.course import leaves_to_conditions, new_course
 from odefit.integrate.events import event_scratch
@@ -287,9 +287,7 @@ def _loop(name: str, method: Method) -> Any:
                 table, i, task, elimination, room, piece, order, t, course, events, cause
             )
             begun, was_nonfinite = n_taken if border < 0 else begun, False
-            behind, awaited = step + counts[_COUNTERS + piece] if replay else -1, -1
-            if watched and replay:
-                behind, awaited = step_behind(table, i, order, course, piece, step, counts[_COUNTERS + piece])
+            behind, awaited = end_of_stretch(table, i, replay, order, course, piece, step, counts[_COUNTERS + piece])
             if status == _OK and t < t_end:  # several events at one time have nothing between them
                 h = wanted / unit if unit > 0.0 else 0.0  # 0 means none
                 status, cause, h = begin_piece(table, i, task, elimination, room, t, t_end, h, replay, order, course)
@@ -299,7 +297,6 @@ def _loop(name: str, method: Method) -> Any:
                 status, h, last, kink = _next_step(task, t, h, t_end, kink, stride, attempts, was_nonfinite, grid)
                 if status != _OK:
                     break
-                attempts += stride
                 t_new, number = t_end if last else t + stride * h, min(step, behind - stride) if replay else -1
                 t_out = next_output(task, gather[1] or watched, next_time, t_new, piece)
                 status, outcome, ratio, worst = try_step(task, elimination, room, t, h, t_new, t_out, number, derives)
@@ -307,6 +304,7 @@ def _loop(name: str, method: Method) -> Any:
                     if leaves_to_conditions(table, i, order, course):
                         continue  # the step is tried again
                     status = (_NOT_SOLVED if outcome == UNSOLVED else _NONFINITE) if replay else _OK
+                attempts += stride
                 if status != _OK:
                     cause = worst
                     break
