@@ -130,6 +130,7 @@ def simulate(
             warnings.warn(message, SimulationWarning, stacklevel=2)
         curves = curves_of(problem, compiled, number, in_intervals=True)
         u = compiled.new_inputs(number)
+        curves.begin(experiment.start, seeds.y0, seeds.p, u)
         values = curves.values(experiment_times, trajectory.y, seeds.p, u)
         refusal = compiled.structure.tables[number].refusal(u)
         if refusal and not np.isfinite(values).all():  # what is not taken of two branches does not matter

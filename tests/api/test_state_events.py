@@ -107,6 +107,16 @@ def test_a_condition_that_is_true_at_the_start(words, expected):
     np.testing.assert_array_equal(simulated(made, [0.5, 1.0]), expected)
 
 
+@pytest.mark.parametrize("kind", ["linear", "pchip"])
+def test_a_condition_may_look_up_a_table(kind):
+    """U(x) = 3 - 2 x, which both kinds are exactly, is 2 where x = exp(-t) is 1/2."""
+    model = of.Model.from_text("x' = -x\nx(0) = 1\nz' = 1\nz(0) = 0\nwhen U(x) > 2: z = 0", tables=("U",))
+    made = of.Problem(model, (), NOTHING, tables={"U": of.Table(x=[0, 0.2, 1], y=[3, 2.6, 1], kind=kind)})
+    times = np.array([0.6, 1.0, 2.0])
+    expected = np.where(times > np.log(2), times - np.log(2), times)
+    np.testing.assert_allclose(of.simulate(made, times=times).z, expected, atol=1e-6)
+
+
 def test_events_set_off_each_other_and_happen_in_the_order_of_the_text():
     text = "x' = k\ny' = 0\nz' = 0\nx(0) = 0\ny(0) = 0\nz(0) = 0\n"
     made = problem(

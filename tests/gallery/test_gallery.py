@@ -56,6 +56,8 @@ def test_problems_without_minimum_are_in_the_gallery():
         ("lockdown", "weeks.csv"),
         ("thermostat", "room.csv"),
         ("bouncing_ball", "heights.csv"),
+        ("isotherm", "isotherm.csv"),
+        ("cascade", "blots.csv"),
     ],
 )
 def test_simulated_data_can_be_made_again(name, file):

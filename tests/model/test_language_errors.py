@@ -132,8 +132,6 @@ def test_language_error(text, line, column, message):
 
 
 UNSUPPORTED = [
-    ("a = 1\nb = 2\nalgebraic H ~ 1e-3", "algebraic equations", 3),
-    ("0 = x + y", "algebraic equations", 1),
     ("field c(r)", "fields over a grid", 1),
     ("field T(z, r)", "fields over a grid", 1),
     ("at r=R: D*d(c,r) = j", "boundary conditions at r=... (events at a time are written at t=...)", 1),

@@ -87,14 +87,14 @@ class Package:
         path.write_text(text.replace(old, new))
         os.utime(path, ns=(stamp, stamp))
 
-    def run(self) -> tuple[float, str]:
+    def run(self, script: str = SCRIPT) -> tuple[float, str]:
         """Return the kernel's result and what was logged."""
         environment = os.environ | {
             "PYTHONPATH": str(self.root),
             "ODEFIT_CACHE_DIR": str(self.cache),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
-        command = [sys.executable, "-c", SCRIPT]
+        command = [sys.executable, "-c", script]
         done = subprocess.run(command, env=environment, cwd=self.root, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, done.stderr
         return float(done.stdout), done.stderr
@@ -166,6 +166,36 @@ def test_kernels_made_around_other_kernels(package):
     assert package.run() == (94.0, "")
     package.change("stage/callee.py", "3.0 * x", "4.0 * x")
     assert package.run()[0] == 164.0
+
+
+PAIRS = """
+from odefit.native.kernel import kernel
+
+@kernel
+def combined(pair):
+    return pair[0] + 10.0 * pair[1]
+"""
+OWN_PAIR = """
+from typing import NamedTuple
+
+class Pair(NamedTuple):
+    a: float
+    b: float
+"""
+
+
+def test_types_of_a_module_that_others_do_not_have(package):
+    package.write("entry.py", PAIRS)
+    own = package.root / "own.py"
+    own.write_text(OWN_PAIR)
+    with_own = SCRIPT.replace("combined(1.0)", "combined(__import__('own').Pair(1.0, 2.0))")
+    assert package.run(with_own)[0] == 21.0
+    own.rename(own.with_suffix(".aside"))
+    value, log = package.run(SCRIPT.replace("combined(1.0)", "combined((1.0, 3.0))"))
+    assert value == 31.0
+    assert "WARNING" not in log
+    own.with_suffix(".aside").rename(own)
+    assert package.run(with_own) == (21.0, "")
 
 
 def test_change_elsewhere_does_not_compile(package):

@@ -138,7 +138,16 @@ EXPERIMENT_MISTAKES = {
     "no finite start": (lambda: Period(INF), ProblemError, r"an experiment starts at inf; give a finite time\."),
     "start NaN": (lambda: Period(NAN), ProblemError, r"an experiment starts at nan; give a finite time\."),
     "steady state": (lambda: Period(steady_state=True), UnsupportedError, "experiment that starts from a steady state"),
-    "pre-equilibration": (lambda: Period(-INF), UnsupportedError, "an experiment that starts from a steady state"),
+    "nothing but the time before": (
+        lambda: Experiment("a", [Period(-INF)]),
+        ProblemError,
+        r"experiment 'a' has nothing but a time before its start; give the period with which it begins, Period\(0\.0\)",
+    ),
+    "time before comes later": (
+        lambda: Experiment("a", [Period(0.0), Period(-INF)]),
+        ProblemError,
+        "experiment 'a': a period that begins at -inf comes before all others",
+    ),
     "no period": (
         lambda: Experiment("a", ()),
         ProblemError,
@@ -208,7 +217,7 @@ MEASUREMENT_MISTAKES = {
         ProblemError,
         "'main', time nan, 'x': the time is nan; every value needs the time",
     ),
-    "time infinite": ({"time": [0.0, INF]}, ProblemError, "the time is inf; every value"),
+    "time infinite": ({"time": [0.0, -INF]}, ProblemError, "the time is -inf; every value"),
     "value infinite": (
         {"value": [1.0, -INF]},
         ProblemError,

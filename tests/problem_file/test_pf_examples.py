@@ -233,7 +233,6 @@ forecast = { until = 180 }
 SPECTRUM = "time,350,360\n0,1,2\n10,0.5,1.5\n"
 CHEM_FILES = {f"spectra_{name}.csv": SPECTRUM for name in ("b330", "b350", "b370")}
 CHEM_STEPS = [
-    ("algebraic equations", [("algebraic H ~ 1e-3\n0 = H^2 - Ka*(Htot - H)", "H = sqrt(Ka*Htot)")]),
     ("linear = true of 'eA'", [('eA = { per = "wavelength", linear = true', 'eA = { per = "wavelength", start = 1')]),
     ("linear = true of 'eB'", [('eB = { per = "wavelength", linear = true', 'eB = { per = "wavelength", start = 1')]),
     ("linear = true of 'eC'", [('eC = { per = "wavelength", linear = true', 'eC = { per = "wavelength", start = 1')]),
@@ -274,9 +273,6 @@ SYSBIO_STEPS = [
     ("linear = true of 's_pS'", [("s_pS = { linear = true", "s_pS = { start = 1")]),
     ("linear = true of 'o_pS'", [("o_pS = { linear = true", "o_pS = { start = 0")]),
     ("linear = true of 's_tS'", [("s_tS = { linear = true", "s_tS = { start = 1")]),
-    ("'start' in experiment 'ctrl'", [('ctrl = { Epo = 0, start = "steady" }', "ctrl = { Epo = 0 }")]),
-    ("'start' in experiment 'dose5'", [('start = "steady", ', "")]),
-    ("'before' in experiment 'dose5'", [(", before = { Epo = 0 }", "")]),
     ('the distribution "lognormal" in .noise. default', [('distribution = "lognormal", ', "")]),
     ("an estimated sigma in .noise. default", [('sigma = "estimate"', 'sigma = "20 %"')]),
 ]

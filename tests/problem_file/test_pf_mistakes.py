@@ -97,10 +97,26 @@ PARAMETER = {
 EXPERIMENT = {
     "no table": (with_section("[experiments]\nb1 = 2"), "experiment 'b1' must be a table"),
     "start": (
-        with_section('[experiments]\nb1 = { start = "steady" }'),
-        "not supported yet: 'start' in experiment 'b1'",
+        with_section('[experiments]\nb1 = { start = "stady" }'),
+        "'start' of experiment 'b1' is the text 'stady'; it is \"steady\" or left out",
     ),
-    "before": (with_section("[experiments]\nb1 = { before = { k = 0 } }"), "not supported yet: 'before' in experiment"),
+    "start is a number": (with_section("[experiments]\nb1 = { start = 3 }"), "the time of the start is t0 in .model."),
+    "before": (
+        with_section("[experiments]\nb1 = { before = { k = 0 } }"),
+        "experiment 'b1' has 'before', .* add start = \"steady\"",
+    ),
+    "before is a number": (
+        with_section('[experiments]\nb1 = { start = "steady", before = 2 }'),
+        "'before' of experiment 'b1' must be a table, not 2; write before = { k = 2 }",
+    ),
+    "before: unknown name": (
+        with_section('[experiments]\nb1 = { start = "steady", before = { kk = 0 } }'),
+        "'before' of experiment 'b1' sets 'kk', which the model does not have",
+    ),
+    "before: no number": (
+        with_section('[experiments]\nb1 = { start = "steady", before = { k = [0] } }'),
+        "'k' in 'before' of experiment 'b1' must be a number or the text of an expression",
+    ),
     "use": (with_section("[experiments]\nb1 = { use = 'fti' }"), "use = 'fti'"),
     "use is a number": (with_section("[experiments]\nb1 = { use = 1 }"), "'use' of experiment 'b1' must be text"),
     "until": (with_section("[experiments]\nb1 = { until = '60' }"), "'until' of experiment 'b1' must be a number"),
@@ -217,7 +233,7 @@ CELLS = {
     "spaces separate": ("time A B\n0 1 2\n", "separated by commas, semicolons or tabs"),
     "no time": ("t1,A\n0,1\n", "no column 'time' or 't' for the time"),
     "missing time": ("time,A\n0,1\n,2\n", "'d.csv', line 3, column 'time': the time is missing"),
-    "infinite time": ("time,A\ninf,1\n", r"not supported yet: time = inf.*line 2"),
+    "infinite time": ("time,A\n-inf,1\n", r"line 2, .*the time is not finite; every row needs the time"),
     "minus infinite time": ("time,A\n-inf,1\n", "the time is not finite"),
     "dates": ("time,A\n2020-03-01,1\n", "the times are dates, which need an origin"),
     "early": ("time,A\n-1,1\n", "before its start"),
@@ -266,7 +282,12 @@ TABLES = {
     "experiments: column": ("experiments", "experiment,kk\na,1\n", "column 'kk', which the model does not have"),
     "experiments: state": ("experiments", "experiment,A\na,1\n", r"a state; write 'A\(0\)'"),
     "experiments: until": ("experiments", "experiment,until\na,x\n", "line 2, column 'until': 'x' is not a number"),
-    "experiments: start": ("experiments", "experiment,start\na,steady\n", "not supported yet: 'start' in experiment"),
+    "experiments: start": (
+        "experiments",
+        "experiment,start\na,stady\n",
+        "'start' of experiment 'a' is the text 'stady'",
+    ),
+    "experiments: before": ("experiments", "experiment,before\na,1\n", "not supported yet: the column 'before'"),
     "experiments: expression": ("experiments", "experiment,k\na,2*\n", "'k' in experiment 'a'"),
 }
 

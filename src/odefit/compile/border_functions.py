@@ -16,7 +16,9 @@ import numpy.typing as npt
 from odefit.compile.differentiation import directional
 from odefit.compile.functions import FunctionLibrary, NativeFunction, SymbolicFunction
 from odefit.compile.switches import Split
+from odefit.compile.table_inputs import PlacedBlock
 from odefit.model.events import StateEvent
+from odefit.model.table_calls import with_calls_replaced
 from odefit.problem.resolution import names_in
 
 EQUATIONS, BOTH, EVENTS = range(3)
@@ -64,14 +66,21 @@ class BorderFunctions:
 
 
 def border_functions(
-    borders: Any, triggers: Any, time: Any, y: Any, p: Any, u: Any
+    borders: Any, triggers: Any, time: Any, y: Any, p: Any, u: Any, blocks: tuple[PlacedBlock, ...]
 ) -> tuple[SymbolicFunction, SymbolicFunction]:
-    """Return both functions; "y" is (t, y, y') for both, though conditions of events use none of it."""
+    """Return both functions; "y" is (t, y, y') for both, though conditions of events use none of it.
+
+    Their comparisons are inputs.  What was compared is still written beside them, but never decides: there tables and
+    algebraic unknowns need not be looked up.
+    """
     nothing, rates = ca.SX.sym("nothing"), ca.SX.sym("rate", y.numel())
-    along = directional(borders, ca.vertcat(time, y), ca.vertcat(ca.SX(1), rates), u) if borders.numel() else borders
+    along = borders
+    if borders.numel():
+        along = directional(borders, ca.vertcat(time, y), ca.vertcat(ca.SX(1), rates), u, blocks)
+    triggers = with_calls_replaced(triggers, lambda *_: ca.SX(0))
     states = (("y", ca.vertcat(time, y, rates)), ("p", p), ("u", u))
     return (
-        SymbolicFunction("borders", nothing, states, ("y", "p"), ca.vertcat(borders, along)),
+        SymbolicFunction("borders", nothing, states, ("y", "p"), ca.vertcat(borders, along), blocks=blocks),
         SymbolicFunction("triggers", nothing, states, ("y", "p"), triggers, differentiated=False),
     )
 

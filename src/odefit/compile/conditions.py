@@ -16,7 +16,7 @@ values are part of the map.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -34,6 +34,7 @@ from odefit.errors import ProblemError
 from odefit.model import Model
 from odefit.problem import Experiment, Problem, initial_name, state_of_initial
 from odefit.problem.arguments import computed_in_cells
+from odefit.problem.equilibration import runs_of
 from odefit.problem.noise import sigma_expressions
 from odefit.problem.resolution import (
     computed_parameters,
@@ -85,7 +86,7 @@ def variant_of(
     """Decide what is lifted and what is inlined for the experiments with this pattern and such tables and events."""
     model = problem.model
     moving = {model.time, *model.states}
-    ever = {name for e in problem.experiments for name in e.overrides if state_of_initial(name) is None}
+    ever = {name for e in runs_of(problem).all for name in e.overrides if state_of_initial(name) is None}
     overrides = dict(pattern)
     computed = {p.name: p.expression for p in problem.parameters if p.expression is not None}
     replacing = computed_parameters(problem)
@@ -135,7 +136,7 @@ def split_of(problem: Problem, variant: Variant) -> Split | None:
     corners = {shape.name: shape.corners for shape in variant.tables}
     time, begin = model.symbols[model.time], beginning_of(problem)
     held = [name for name in model.held if name not in model.gathered]
-    split = split_at_conditions(out, time, states, begin, corners, held=held)
+    split = split_at_conditions(out, time, states, begin, corners, held=held, blocks=model.implicit)
     if split is None:
         return smooth(out) if variant.events else None
     return split
@@ -146,7 +147,7 @@ def _refuse_equalities(problem: Problem, conditions: list[Any]) -> None:
     model = problem.model
     states = stack(model.symbols[name] for name in model.states)
     for event, condition in zip(model.state_events, conditions, strict=True):
-        split = split_at_conditions(condition, model.symbols[model.time], states)
+        split = split_at_conditions(condition, model.symbols[model.time], states, blocks=model.implicit)
         if split is not None and (split.on_states or {EQUAL, UNEQUAL} & {*split.kind}):
             raise ProblemError(
                 f"the event '{event.text}' compares with == or !=, which changes for single moments only; write <, <=, "
@@ -198,8 +199,38 @@ def formal_parameters(problem: Problem) -> tuple[str, ...]:
 
 def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> SymbolicFunction:
     """Return ``(q, c) -> (p, y0)`` for the experiments with this pattern."""
-    model = problem.model
     constants = [ca.SX.sym(f"c_{name}") for name, text in pattern if text is None]
+    names, outputs = map_expressions(problem, variant, pattern, constants)
+    tables = PlacedTables(problem, variant.tables)
+    formal = formal_parameters(problem)
+    inlined = {name for name, _ in variant.inlined}
+    _refuse_unknown(problem, names, outputs, {*formal} - inlined, constants)
+    return SymbolicFunction(
+        name="map",
+        time=ca.SX.sym("t"),
+        arrays=(
+            ("q", stack(symbol_of(problem, name) for name in formal)),
+            ("c", stack(constants)),
+            ("u", tables.inputs),
+        ),
+        by=("q",),
+        out=tables.placed(stack(outputs)),
+        blocks=tables.blocks,
+        remembering=False,  # its inputs are shared
+    )
+
+
+def map_expressions(
+    problem: Problem,
+    variant: Variant,
+    pattern: Pattern,
+    constants: Sequence[Any] | None = None,
+    keeping: Collection[str] = (),
+) -> tuple[list[str], list[Any]]:
+    """Return names and expressions of all entries of p and y0, in parameters, `constants` and what is kept."""
+    model = problem.model
+    if constants is None:
+        constants = [ca.SX.sym(f"c_{name}") for name, text in pattern if text is None]
     numbers = iter(constants)
     inlined = {name for name, _ in variant.inlined}
     replacing = computed_parameters(problem)
@@ -217,21 +248,8 @@ def map_function(problem: Problem, variant: Variant, pattern: Pattern) -> Symbol
     unused = {**dict.fromkeys(inlined, ca.SX.nan()), PIECE_START: ca.SX(0), PIECE_LENGTH: ca.SX(0)}
     expressions = [unused[name] if name in unused else symbol_of(problem, name) for name in names]
     expressions += [initial[name] for name in model.states]
-    tables = PlacedTables(problem, variant.tables)
-    outputs = resolved(problem, expressions, replacing, at_start=True)
-    formal = formal_parameters(problem)
-    _refuse_unknown(problem, [*names, *map(initial_name, model.states)], outputs, {*formal} - inlined, constants)
-    return SymbolicFunction(
-        name="map",
-        time=ca.SX.sym("t"),
-        arrays=(
-            ("q", stack(symbol_of(problem, name) for name in formal)),
-            ("c", stack(constants)),
-            ("u", tables.inputs),
-        ),
-        by=("q",),
-        out=tables.placed(stack(outputs)),
-    )
+    outputs = resolved(problem, expressions, replacing, keeping, at_start=True)
+    return [*names, *map(initial_name, model.states)], outputs
 
 
 def _refuse_unknown(
@@ -294,25 +312,35 @@ def model_functions(
     observed = tables.placed(stack(outputs[n:]))
     functions = {
         "rhs": SymbolicFunction(
-            "rhs", time, common, ("y", "p"), tables.placed(stack(outputs[:n]), within_piece=True), directional=True
-        )
+            "rhs",
+            time,
+            common,
+            ("y", "p"),
+            tables.placed(stack(outputs[:n]), within_piece=True),
+            directional=True,
+            blocks=tables.blocks,
+        )  # fmt: skip
         if split is None or not (split.inputs.numel() or variant.moving)
         else _right_hand_side(split, tables, time, y, p, moving=variant.moving),
-        "observe": SymbolicFunction("observe", time, by_measurement, ("y", "p", "a"), observed[:m]),
+        "observe": SymbolicFunction(
+            "observe", time, by_measurement, ("y", "p", "a"), observed[:m], blocks=tables.blocks
+        ),
     }
     watch = watched(
         model, y, ca.vertcat(p, piece), tables.inputs,
         lambda parts: tables.placed(stack(_resolved_in(problem, variant, parts))),
     )  # fmt: skip
     if watch is not None:
-        functions["watch"] = watch
+        functions["watch"] = replace(watch, blocks=tables.blocks)
     if texts:
-        functions["sigma"] = SymbolicFunction("sigma", time, by_measurement, ("y", "p", "a"), observed[m:])
+        functions["sigma"] = SymbolicFunction(
+            "sigma", time, by_measurement, ("y", "p", "a"), observed[m:], blocks=tables.blocks
+        )
     if split is not None and (split.inputs.numel() or split.borders.kind or variant.events):
         functions["switches"] = _switch_function(split, time, ca.vertcat(p, piece))
     if split is not None and (split.borders.kind or model.state_events):
         u = ca.vertcat(tables.inputs, split.inputs, split.borders.inputs)
-        parts = tables.placed(split.borders.functions), split.out[n:], time, y, ca.vertcat(p, piece), u
+        parts = tables.placed(split.borders.functions), split.out[n:], time, y, ca.vertcat(p, piece), u, tables.blocks
         for function in border_functions(*parts):
             functions[function.name] = function
     if split is not None and variant.events:
@@ -340,7 +368,7 @@ def _right_hand_side(
         out, time, piece = stretched(out, time)
     u = ca.vertcat(tables.inputs, split.inputs, split.borders.inputs)
     arrays = (("y", y), ("p", ca.vertcat(p, piece)), ("u", u))
-    return SymbolicFunction("rhs", time, arrays, ("y", "p"), out, directional=True)
+    return SymbolicFunction("rhs", time, arrays, ("y", "p"), out, directional=True, blocks=tables.blocks)
 
 
 def _switch_function(split: Split, time: Any, p: Any) -> SymbolicFunction:

@@ -20,6 +20,7 @@ from odefit.compile.functions import FunctionLibrary, NativeFunction, SymbolicFu
 from odefit.compile.problem import CompiledProblem
 from odefit.native.calls import call_observe
 from odefit.native.kernel import kernel
+from odefit.native.table_slots import REMEMBERED
 from odefit.problem import Problem
 
 Array = npt.NDArray[np.float64]
@@ -78,6 +79,16 @@ class Curves:
     @cached_property
     def _derivative(self) -> NativeFunction:
         return _compiled(self._symbolic)
+
+    def begin(self, start: float, y0: Array, p: Array, u: Array, a: Array = _NOTHING) -> None:
+        """Solve for algebraic unknowns at the start of an experiment: along its curves they are continued from there.
+
+        Without unknowns this does nothing.  It is what a trajectory does, so that both have the same solution.
+        """
+        for one in self._symbolic.blocks:
+            u[one.slot + REMEMBERED] = 0.0
+        if self._symbolic.blocks:
+            self.values(np.array([start]), y0.reshape(1, -1), p, u, a)
 
     def values(self, times: Array, y: Array, p: Array, u: Array, a: Array = _NOTHING) -> Array:
         """Return the curves, shape (m, len(names)), for times (m,) and states (m, n), with inputs `u`.

@@ -1,4 +1,4 @@
-"""Derivatives of expressions that call tables.
+"""Derivatives of expressions that call tables, or have algebraic unknowns.
 
 CasADi differentiates everything but the calls (see `odefit.model.table_calls`).  So each distinct call becomes a
 variable, w_k = T_k(x_k), with arguments x_k(z, w_1, .., w_{k-1}), inner calls first, and the expression a function
@@ -9,95 +9,112 @@ F(z, w).  Then, in a direction v of z,
 
 where dT_k/dx_ki is again a look-up at the same arguments.  With all directions at once these are rows of a Jacobian.
 In the end the calls are put back for the w_k.  What comes out can be differentiated again.
+
+The outputs of a block of algebraic unknowns are several such variables with the same arguments; how they move is told
+in `odefit.compile.implicit_rules`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import casadi as ca
 
-from odefit.compile.table_inputs import DERIVATIVES
+from odefit.compile.implicit_rules import Solution, solution_key
+from odefit.compile.table_inputs import DERIVATIVES, PlacedBlock
 from odefit.errors import CompileError
 from odefit.model.table_calls import call_table, with_calls_replaced
 from odefit.native.table_slots import SLOT
 
 
-@dataclass(slots=True)
-class _Call:
-    """A call as a variable: which input stands for it, its arguments in z and earlier variables, and the variable."""
+class _LookUp:
+    """A call of a table as a variable: which input stands for it, and its arguments in z and earlier variables."""
 
-    element: int
-    arguments: tuple[Any, ...]
-    variable: Any
+    def __init__(self, inputs: Any, element: int, arguments: tuple[Any, ...], name: str) -> None:
+        self._inputs, self._element, self._given = inputs, element, arguments
+        self.arguments: Any = ca.vertcat(*arguments)
+        self.variables: Any = ca.SX.sym(name)
+
+    def moved(self, dx: Any) -> Any:
+        """Return the derivatives of the variable in directions of the arguments, which are columns."""
+        return ca.horzcat(*self._slopes()) @ dx
+
+    def _slopes(self) -> list[Any]:
+        """Return the derivatives by the arguments: calls too."""
+        slot, order = divmod(self._element - 1, SLOT)
+        if order not in DERIVATIVES:
+            raise CompileError("a derivative of third order of a table was asked for")
+        elements = [1 + SLOT * slot + kind for kind in DERIVATIVES[order]]
+        return [call_table(self._inputs[e], self._given) for e in elements[: len(self._given)]]
+
+    def closed(self, expression: Any) -> Any:
+        """Return an expression with the call in place of the variable."""
+        return ca.substitute(expression, self.variables, call_table(self._inputs[self._element], self._given))
 
 
 @dataclass
 class _Opened:
-    """An expression with a variable in place of each distinct call; `inputs` are the symbols of the slots."""
+    """An expression with variables in place of all distinct calls; `inputs` are the symbols of the slots."""
 
     inputs: Any
     out: Any = None
-    calls: list[_Call] = field(default_factory=list)
+    calls: list[_LookUp | Solution] = field(default_factory=list)
 
     @classmethod
-    def of(cls, out: Any, inputs: Any) -> _Opened:
+    def of(cls, out: Any, inputs: Any, blocks: Sequence[PlacedBlock]) -> _Opened:
         opened = cls(inputs)
         places = {inputs[i].element_hash(): i for i in range(inputs.numel())}
-        known: dict[tuple[int, ...], Any] = {}
+        block_at = {one.slot: one.block for one in blocks}
+        looked_up: dict[tuple[int, ...], _LookUp] = {}
+        solved: dict[tuple[int, ...], Solution] = {}
 
         def variable(table: Any, arguments: tuple[Any, ...]) -> Any:
+            place = places[table.element_hash()]
+            if place in block_at:
+                key = solution_key(table, arguments)
+                if key not in solved:
+                    solved[key] = Solution(block_at[place], table, arguments[:-1])
+                    opened.calls.append(solved[key])
+                return solved[key].output(int(arguments[-1]))
             key = (table.element_hash(), *(argument.element_hash() for argument in arguments))
-            if key not in known:
-                known[key] = ca.SX.sym(f"w{len(known)}")
-                opened.calls.append(_Call(places[table.element_hash()], arguments, known[key]))
-            return known[key]
+            if key not in looked_up:
+                looked_up[key] = _LookUp(inputs, place, arguments, f"w{len(looked_up)}")
+                opened.calls.append(looked_up[key])
+            return looked_up[key].variables
 
         opened.out = with_calls_replaced(out, variable)
         return opened
 
-    def slopes(self, call: _Call) -> list[Any]:
-        """Return the derivatives of a call by its arguments: calls too."""
-        slot, order = divmod(call.element - 1, SLOT)
-        if order not in DERIVATIVES:
-            raise CompileError("a derivative of third order of a table was asked for")
-        elements = [1 + SLOT * slot + kind for kind in DERIVATIVES[order]]
-        return [call_table(self.inputs[e], call.arguments) for e in elements[: len(call.arguments)]]
-
     def closed(self, expression: Any) -> Any:
         """Return an expression with the calls in place of their variables."""
         for call in reversed(self.calls):  # a call uses variables of earlier ones only
-            value = call_table(self.inputs[call.element], call.arguments)
-            expression = ca.substitute(expression, call.variable, value)
+            expression = call.closed(expression)
         return expression
 
 
-def directional(out: Any, z: Any, v: Any, inputs: Any) -> Any:
+def directional(out: Any, z: Any, v: Any, inputs: Any, blocks: Sequence[PlacedBlock] = ()) -> Any:
     """Return the derivative of a column of expressions by `z` in the direction `v`."""
-    opened = _Opened.of(out, inputs) if inputs.numel() else None
+    opened = _Opened.of(out, inputs, blocks) if inputs.numel() else None
     if opened is None or not opened.calls:
         return ca.jtimes(out, z, v)  # forward
     variables, seeds = z, v
     for call in opened.calls:
-        moved = ca.jtimes(ca.vertcat(*call.arguments), variables, seeds)
-        slopes = opened.slopes(call)
-        variables = ca.vertcat(variables, call.variable)
-        seeds = ca.vertcat(seeds, sum((slope * moved[i] for i, slope in enumerate(slopes)), start=ca.SX(0)))
+        moved = call.moved(ca.jtimes(call.arguments, variables, seeds))
+        variables, seeds = ca.vertcat(variables, call.variables), ca.vertcat(seeds, moved)
     return opened.closed(ca.jtimes(opened.out, variables, seeds))
 
 
-def jacobian(out: Any, z: Any, inputs: Any, options: Mapping[str, Any]) -> Any:
+def jacobian(out: Any, z: Any, inputs: Any, options: Mapping[str, Any], blocks: Sequence[PlacedBlock] = ()) -> Any:
     """Return the sparse matrix of derivatives of a column of expressions by `z`."""
-    opened = _Opened.of(out, inputs) if inputs.numel() else None
+    opened = _Opened.of(out, inputs, blocks) if inputs.numel() else None
     if opened is None or not opened.calls:
         return ca.jacobian(out, z, dict(options))
     n, variables, rows = z.numel(), z, ca.SX(0, z.numel())
     for call in opened.calls:
-        by_variables = ca.jacobian(ca.vertcat(*call.arguments), variables, dict(options))
+        by_variables = ca.jacobian(call.arguments, variables, dict(options))
         by_z = by_variables[:, :n] + by_variables[:, n:] @ rows
-        slopes = ca.horzcat(*opened.slopes(call))
-        rows, variables = ca.vertcat(rows, slopes @ by_z), ca.vertcat(variables, call.variable)
+        rows, variables = ca.vertcat(rows, call.moved(by_z)), ca.vertcat(variables, call.variables)
     whole = ca.jacobian(opened.out, variables, dict(options))
     return opened.closed(whole[:, :n] + whole[:, n:] @ rows)

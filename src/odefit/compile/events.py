@@ -33,9 +33,10 @@ from odefit.compile.functions import NativeFunction, SymbolicFunction
 from odefit.errors import UnsupportedError
 from odefit.model.events import rate_name
 from odefit.problem import Experiment, Problem
+from odefit.problem.equilibration import Equilibration
 from odefit.problem.events import Dose
 from odefit.problem.periods import PeriodChange, changes_of_periods
-from odefit.problem.resolution import names_in, tables_in
+from odefit.problem.resolution import names_in, tables_in, unknowns_in
 
 AT_ONCE, BEGIN, END, PERIOD, WHEN = range(5)
 N_ARGUMENTS = 3
@@ -128,6 +129,8 @@ NO_OCCURRENCES = Occurrences(np.empty(0, np.int64), np.empty(0))
 
 def kinds_of(problem: Problem, experiment: Experiment) -> tuple[Kind, ...]:
     """Return the kinds of events of an experiment: those of the model at a time first, those on a condition last."""
+    if isinstance(experiment, Equilibration):
+        return ()
     statements = (Kind(statement=k) for k in range(len(problem.model.events)))
     periods = (_kind_of_change(change) for change in changes_of_periods(problem.model, experiment))
     doses = (kind for dose in experiment.events for kind in _kinds_of_dose(problem, dose))
@@ -156,6 +159,8 @@ def _text(value: float | str | None) -> str | None:
 
 def occurrences_of(problem: Problem, experiment: Experiment) -> Occurrences:
     """Return what happens in an experiment."""
+    if isinstance(experiment, Equilibration):
+        return NO_OCCURRENCES
     number = {kind: k for k, kind in enumerate(kinds_of(problem, experiment))}
     events = problem.model.events
     kinds = [k for k, event in enumerate(events) if event.first]
@@ -208,6 +213,10 @@ class SymbolicEvents:
         self.moments, self.changes = resolve(moments, at_start=True), resolve(changes)
         for table in sorted(tables_in(ca.vertcat(*self.moments, *self.changes))) if kinds else ():
             raise UnsupportedError(f"an event that uses the table '{table}'")
+        for unknown in sorted(unknowns_in(ca.vertcat(*self.moments, *self.changes))) if kinds else ():
+            raise UnsupportedError(
+                f"an event, or a value at a given time such as x(t=5), that uses the algebraic unknown '{unknown}'"
+            )
         self.target, self.first_change = np.array(target, dtype=np.int64), np.array(first, dtype=np.int64)
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""The tables of one experiment: their data, where they bring steps to an end, and inputs for tasks."""
+"""The tables and algebraic unknowns of one experiment: data, where steps come to an end, and inputs for tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ import numpy.typing as npt
 
 from odefit.compile.native_problem import CompiledModel
 from odefit.compile.table_data import axes_of, corners, packed_table, range_of
-from odefit.compile.table_inputs import shapes_of
+from odefit.compile.table_inputs import memory_size, shapes_of
+from odefit.compile.unsolved import words_for_unsolved
+from odefit.native.implicit_solve import SOLVE, solve_implicit
+from odefit.native.kernel_calls import kernel_address
 from odefit.native.table_slots import ADDRESS, REFUSED, SLOT
 from odefit.problem import Experiment, Problem
 
@@ -35,6 +38,8 @@ class ExperimentTables:
 
     def __init__(self, problem: Problem, experiment: Experiment, model: CompiledModel, packed: Packed) -> None:
         self._shapes = shapes_of(problem, experiment)
+        self._blocks = problem.model.implicit
+        self._solve = kernel_address(solve_implicit, SOLVE) if self._blocks else 0
         self._names: list[str] = []
         self._ranges: list[list[tuple[float, float]]] = []
         self._data: list[Array] = []
@@ -63,31 +68,38 @@ class ExperimentTables:
     def new_inputs(self) -> Array:
         """Return inputs u for one task, which remember nothing yet, with room for those that conditions are.
 
-        They are empty without tables: then whoever lays the pieces of a task makes them.
+        They are empty without tables and unknowns: then whoever lays the pieces of a task makes them.
         """
-        if not self._shapes:
+        if not self.n_slots:
             return np.empty(0)
         return np.concatenate([np.zeros(1), self.new_slots(), np.zeros(self._n_further)])
 
     def new_slots(self) -> Array:
-        """Return the slots of the tables, which remember nothing yet."""
-        slots = np.zeros((len(self._data), SLOT))
+        """Return the slots of tables and unknowns, which remember nothing yet, and the memory of the unknowns."""
+        slots = np.zeros((self.n_slots, SLOT))
         slots[:, REFUSED : REFUSED + 2] = np.nan
-        slots.view(np.int64)[:, ADDRESS] = [data.ctypes.data for data in self._data]
-        return slots.reshape(-1)
+        addresses = [data.ctypes.data for data in self._data]
+        addresses += [self._solve] * len(self._blocks)
+        slots.view(np.int64)[:, ADDRESS] = addresses
+        memories = (np.zeros(memory_size(block)) for block in self._blocks)
+        return np.concatenate([slots.reshape(-1), *memories])
 
     @property
     def n_slots(self) -> int:
         """Number of slots in the inputs."""
-        return len(self._data)
+        return len(self._data) + len(self._blocks)
 
     def refusal(self, u: Array) -> str:
-        """Say which table was asked for a value that it does not have, "" if none was."""
+        """Say which table was asked for a value that it does not have, or which equation for one; "" if none was."""
         for slot, (name, ranges) in enumerate(zip(self._names, self._ranges, strict=True)):
             for k, (low, high) in enumerate(ranges):
                 argument = float(u[1 + SLOT * slot + REFUSED + k])
                 if not math.isnan(argument):
                     return _refused(name, argument, low, high)
+        for number, block in enumerate(self._blocks, len(self._data)):
+            why, where = u[1 + SLOT * number + REFUSED : 1 + SLOT * number + REFUSED + 2].tolist()
+            if not math.isnan(why):
+                return words_for_unsolved(block, int(why), int(where))
         return ""
 
 

@@ -8,7 +8,8 @@ vector z (states and parameters, say).  Native code is made for
 * the derivative in `LANES` directions at once, ``out_ia = sum_j dF_i/dz_j v_ja``, if asked for;
 * the second derivative in two directions, ``out_i = sum_jk d2F_i/dz_j dz_k v_j w_k``, made on demand.
 
-They may call tables, whose slots stand in the array "u" (see `odefit.compile.differentiation`).
+They may call tables and have algebraic unknowns, whose slots stand in the array "u" (see
+`odefit.compile.differentiation`).
 
 Functions with conditions are differentiated forward: there the untaken branch is masked *after* its
 derivative was formed, so its NaN or infinity cannot spread (backward, it would be multiplied by 0).
@@ -28,7 +29,9 @@ import numpy.typing as npt
 
 from odefit.compile import store
 from odefit.compile.differentiation import directional, jacobian
+from odefit.compile.implicit_code import SolvedBlocks
 from odefit.compile.machine import LoadedObject, build_object
+from odefit.compile.table_inputs import PlacedBlock
 from odefit.compile.tape import SECOND_DIRECTIONS, assembly, uses_conditions
 
 logger = logging.getLogger("odefit.compile")
@@ -48,6 +51,9 @@ class SymbolicFunction:
         Whether native code for directional derivatives is wanted.
     differentiated
         Whether that of the Jacobian is; without it, there are no derivatives of any order.
+    blocks, remembering
+        Those of algebraic unknowns, whose slots and memories stand in the array "u"; whether u belongs to one who
+        evaluates it, so that solutions may be remembered there.
     """
 
     name: str
@@ -57,6 +63,8 @@ class SymbolicFunction:
     out: Any
     directional: bool = False
     differentiated: bool = True
+    blocks: tuple[PlacedBlock, ...] = ()
+    remembering: bool = True
 
     @cached_property
     def value(self) -> Any:
@@ -73,13 +81,14 @@ class SymbolicFunction:
 
     def _function(self, name: str, out: Any, *extra: Any) -> Any:
         dense = ca.densify(out) if out.numel() else ca.SX(0, 1)
+        dense = ca.cse(dense) if self.blocks else dense  # equal arguments are solved for once
         return ca.Function(name, [self.time, *(array for _, array in self.arrays), *extra], [dense])
 
     def jacobian(self) -> tuple[Any, list[int], list[int]]:
         """Return the function of the Jacobian's non-zeros by rows, row pointers and columns."""
         options = {"helper_options": {"enable_reverse": False}} if uses_conditions(self.value) else {}
         # CasADi stores by columns: the columns of the transpose are our rows.
-        transposed = jacobian(self.out, self._z, self._inputs, options).T
+        transposed = jacobian(self.out, self._z, self._inputs, options, self.blocks).T
         pattern = transposed.sparsity()
         nonzeros = ca.vertcat(*transposed.nonzeros()) if transposed.nnz() else ca.SX(0, 1)
         return self._function(f"{self.name}_jacobian", nonzeros), list(pattern.colind()), list(pattern.row())
@@ -87,14 +96,15 @@ class SymbolicFunction:
     def directions(self) -> Any:
         """Return the function of the derivative in a direction, one array ``v_a`` for each array a of z."""
         parts = [ca.SX.sym(f"v_{name}", array.numel()) for name, array in self.arrays if name in self.by]
-        along = directional(self.out, self._z, ca.vertcat(*parts), self._inputs)
+        along = directional(self.out, self._z, ca.vertcat(*parts), self._inputs, self.blocks)
         return self._function(f"{self.name}_directions", along, *parts)
 
     def second(self) -> Any:
         """Return the function of the second derivative in two directions."""
         v = ca.SX.sym("v", self._z.numel())
         w = ca.SX.sym("w", self._z.numel())
-        along = directional(directional(self.out, self._z, v, self._inputs), self._z, w, self._inputs)
+        first = directional(self.out, self._z, v, self._inputs, self.blocks)
+        along = directional(first, self._z, w, self._inputs, self.blocks)
         return self._function(f"{self.name}_second", along, v, w)
 
 
@@ -133,6 +143,7 @@ class _Module:
         self._functions: list[Any] = []
         self._arrays: list[list[str]] = []
         self._wide: set[str] = set()
+        self._solved: list[SolvedBlocks] = []
 
     def add(
         self, symbolic: SymbolicFunction, function: Any, single: Sequence[str] = (), wide: Sequence[str] = ()
@@ -141,10 +152,11 @@ class _Module:
         self._functions.append(function)
         self._arrays.append([*(name for name, _ in symbolic.arrays), *single, *wide])
         self._wide.update(wide)
+        self._solved.append(SolvedBlocks(symbolic.blocks, symbolic.remembering))
 
     def compile(self) -> bytes:
         size = sum(function.n_instructions() for function in self._functions)
-        return build_object(assembly(self._functions, self._arrays, self._wide), size)
+        return build_object(assembly(self._functions, self._arrays, self._wide, self._solved), size)
 
 
 class FunctionLibrary:
@@ -163,7 +175,12 @@ class FunctionLibrary:
         self._title = title
         self._symbolic = tuple(functions)
         self._serialised = [function.value.serialize() for function in functions]
-        self._layout = [f"{f.name}:{','.join(f.by)}:{f.directional}:{f.differentiated}" for f in functions]
+        self._layout = [
+            f"{f.name}:{','.join(f.by)}:{f.directional}:{f.differentiated}:{f.remembering}" for f in functions
+        ]
+        for placed in {one.slot: one for f in functions for one in f.blocks}.values():
+            self._layout.append(f"block:{placed.slot}:{placed.memory}")
+            self._serialised.append(placed.block.residual.serialize())
         stored = self._stored("first", self._build_first)
         self._first = LoadedObject(stored.code)
         self._facts = stored.facts
@@ -197,13 +214,17 @@ class FunctionLibrary:
             module.add(symbolic, symbolic.second(), single=SECOND_DIRECTIONS)
         return store.StoredObject(module.compile(), {})
 
+    def symbolic(self, name: str) -> SymbolicFunction:
+        """Return what the function of this name was made from."""
+        return next(function for function in self._symbolic if function.name == name)
+
     @cached_property
     def second_order(self) -> LoadedObject:
         """The code of the second derivatives."""
         return LoadedObject(self._stored("second", self._build_second).code)
 
     def __getitem__(self, name: str) -> NativeFunction:
-        symbolic = next(function for function in self._symbolic if function.name == name)
+        symbolic = self.symbolic(name)
         facts = self._facts[name]
         return NativeFunction(
             name=name,

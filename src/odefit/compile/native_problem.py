@@ -37,6 +37,7 @@ from odefit.errors import UnsupportedError
 from odefit.model.kept import Kept
 from odefit.problem import Problem
 from odefit.problem.arguments import computed_in_cells
+from odefit.problem.equilibration import runs_of
 from odefit.problem.noise import sigma_expressions
 
 Matrix = npt.NDArray[np.float64]
@@ -161,15 +162,14 @@ def _fingerprint(problem: Problem) -> tuple[Any, ...]:
 
 
 def _patterns(problem: Problem) -> tuple[tuple[Pattern, tuple[TableShape, ...], tuple[Kind, ...]], ...]:
-    """Return what decides which code each experiment needs."""
-    return tuple((pattern_of(e), shapes_of(problem, e), kinds_of(problem, e)) for e in problem.experiments)
+    """Return what decides which code each experiment, and each equilibration, needs."""
+    return tuple((pattern_of(e), shapes_of(problem, e), kinds_of(problem, e)) for e in runs_of(problem).all)
 
 
 def _build(problem: Problem) -> NativeProblem:
     model = problem.model
-    for what in ("algebraic", "mass", "implicit"):
-        if getattr(model, what):
-            raise UnsupportedError(f"models with '{what}'")
+    if model.mass:
+        raise UnsupportedError("models with 'mass'")
     patterns = _patterns(problem)
     distinct = list(dict.fromkeys(patterns))
     symbolic = [variant_of(problem, *pattern) for pattern in distinct]
@@ -203,7 +203,7 @@ def _build_variant(problem: Problem, variant: Variant) -> NativeVariant:
     calls = time_calls(problem, variant)
     gathering = gatherings_of(problem.model, library["watch"] if "watch" in functions else None)
     model = CompiledModel(problem.model.states, names, library["rhs"], switches, on_states, *calls, gathering)
-    relative = states_at_edges(functions["observe"].value, library["rhs"], n)
+    relative = states_at_edges(functions["observe"], library["rhs"], n)
     return NativeVariant(model, library["observe"], sigma, variant, relative)
 
 

@@ -12,6 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile.conditions import constants_of, formal_parameters
+from odefit.compile.conserved import Laws
+from odefit.compile.equilibria import (
+    Behind,
+    StartFromRest,
+    behind_events,
+    check_equilibration,
+    check_start,
+    laws_of,
+    start_from_rest,
+)
 from odefit.compile.events import occurrences_of
 from odefit.compile.experiment_tables import ExperimentTables, Packed
 from odefit.compile.functions import NativeFunction
@@ -21,9 +31,12 @@ from odefit.compile.penalties import penalty_constants
 from odefit.compile.scales import CODES, LINEAR
 from odefit.problem import Problem
 from odefit.problem.arguments import entries_in_cells, slots_in_cells
+from odefit.problem.equilibration import runs_of
 
 Vector = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
+
+_MOST_LAWS = 100  # sets of them that are kept, for different values of what is fixed
 
 
 class CompiledStructure:
@@ -37,6 +50,9 @@ class CompiledStructure:
         Of the solver's vector: names, scales, positions in q.
     theta_of_q
         Positions of q in the solver's vector, -1: fixed.
+    n_experiments
+        Everywhere, entries behind those of the experiments belong to their equilibrations: see
+        `odefit.problem.equilibration`.
     experiment_starts
         Times.
     tables, occurrences
@@ -47,9 +63,11 @@ class CompiledStructure:
 
     def __init__(self, problem: Problem, native: NativeProblem) -> None:
         self._native = native
-        layout, parameters = problem.structure.slots, problem.parameters
-        self.experiment_starts = tuple(e.start for e in problem.experiments)
-        self.constants = tuple(np.array(constants_of(e), dtype=float) for e in problem.experiments)
+        layout, parameters, runs = problem.structure.slots, problem.parameters, runs_of(problem)
+        self._symbolic, self.n_experiments = problem.model, len(problem.experiments)
+        self.equilibration = runs.equilibration
+        self.experiment_starts = tuple(e.start for e in runs.all)
+        self.constants = tuple(np.array(constants_of(e), dtype=float) for e in runs.all)
         self.slot_names = layout.names
         self.slot_index = layout.index
         self.parameter_of_slot = layout.parameter
@@ -64,7 +82,8 @@ class CompiledStructure:
         formal = formal_parameters(problem)
         # an entry that an experiment overrides everywhere needs some slot to point to; its value is not used
         self.gather = tuple(
-            np.array([slot_of.get(name, 0) for name in formal], dtype=np.int64) for slot_of in layout.of_experiment
+            np.array([layout.of_experiment[owner].get(name, 0) for name in formal], dtype=np.int64)
+            for owner in runs.owner
         )
         by_row = [slot for index in layout.of_group.values() for slot in index.values()]
         self._shared_slots = [*by_row, *(i for i, owner in enumerate(owners) if owner.per is None)]
@@ -74,10 +93,17 @@ class CompiledStructure:
             for e, names in enumerate(entries_in_cells(problem))
         )
         packed: Packed = {}
-        self.tables = tuple(
-            ExperimentTables(problem, one, self.model(e), packed) for e, one in enumerate(problem.experiments)
+        self.tables = tuple(ExperimentTables(problem, one, self.model(e), packed) for e, one in enumerate(runs.all))
+        self.occurrences = tuple(occurrences_of(problem, one) for one in runs.all)
+        self._laws: dict[tuple[int, bytes], Laws] = {}
+        self._behind = tuple(
+            behind_events(problem, e, self.model(e), self.occurrences[e]) for e in range(self.n_experiments)
         )
-        self.occurrences = tuple(occurrences_of(problem, one) for one in problem.experiments)
+        for e, one in enumerate(runs.all):
+            if e >= self.n_experiments:
+                check_equilibration(problem, one, self.model(e))
+            elif runs.equilibration[e] >= 0:
+                check_start(problem, one, self.variant(e).symbolic)
         self.penalty = native.penalty
         self.penalty_constants = np.array(penalty_constants(problem), dtype=float)
 
@@ -150,14 +176,45 @@ class CompiledStructure:
         """Indices of the thetas that each experiment's states or observables depend on; those of the states first."""
         result = []
         for e in range(len(self.gather)):
-            moving, every = self._thetas(e, observables=False), self._thetas(e, observables=True)
+            moving = self._moving(e)
+            every = self._thetas(e, observables=True) if e < self.n_experiments else moving
             result.append(np.concatenate([moving, np.setdiff1d(every, moving)]))
         return tuple(result)
+
+    def _moving(self, e: int) -> Indices:
+        """Return the thetas that reach the states of an experiment, through its equilibration too."""
+        own = self._thetas(e, observables=False)
+        if e >= self.n_experiments or self.equilibration[e] < 0:
+            return own
+        return np.union1d(own, self._thetas(self.equilibration[e], observables=False))
 
     @cached_property
     def n_directions(self) -> tuple[int, ...]:
         """How many of these, the first ones, reach the states of each experiment."""
-        return tuple(self._thetas(e, observables=False).size for e in range(len(self.gather)))
+        return tuple(self._moving(e).size for e in range(len(self.gather)))
+
+    @cached_property
+    def starts_from_rest(self) -> tuple[StartFromRest | None, ...]:
+        """What each experiment takes from its equilibration; None for those that have none."""
+        return tuple(
+            None if run < 0 else start_from_rest(self._symbolic, e, run, self.model(e), self.columns)
+            for e, run in enumerate(self.equilibration)
+        )
+
+    def laws(self, run: int, slots: Vector) -> Laws:
+        """Return what an equilibration conserves, where slots that are fixed have these values.
+
+        Or what an experiment does on its way to rest, behind its last event.
+        """
+        known = np.where(self.theta_of_q >= 0, np.nan, slots)[self.gather[run]]
+        key = (run, known.tobytes())
+        if key not in self._laws:
+            if len(self._laws) > _MOST_LAWS:
+                self._laws.clear()
+            model, start = self.model(run), self.map_function(run)
+            behind = self._behind[run] if run < self.n_experiments else Behind()
+            self._laws[key] = laws_of(self._symbolic, model, start, known, self.constants[run], behind)
+        return self._laws[key]
 
     def _thetas(self, e: int, *, observables: bool) -> Indices:
         thetas = self.theta_of_q[self.gather[e][self._inputs_that_matter(e, observables=observables)]]
@@ -172,7 +229,7 @@ class CompiledStructure:
         for other in (model.rhs, self.observe(e)) if observables else (model.rhs,):
             col = other.col.astype(np.int64)
             used[col[(col >= n) & (col < n + n_p)] - n] = True
-        if observables:
+        if observables and e < self.n_experiments:
             used[self._entries_in_cells[e]] = True
         if model.switches is not None:  # of (time, p)
             col = model.switches.function.col.astype(np.int64)

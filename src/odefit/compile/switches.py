@@ -49,13 +49,14 @@ such, and tables of a state with so many steps that they are not watched.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import casadi as ca
 
 from odefit.compile.condition_inputs import ConditionInputs
+from odefit.compile.implicit_conditions import called_block, conditions_inside
 from odefit.compile.switch_kinds import (
     CEIL,
     EQUAL,
@@ -69,7 +70,8 @@ from odefit.compile.switch_kinds import (
     as_it_is,
 )
 from odefit.errors import UnsupportedError
-from odefit.model.table_calls import CALL, call_table, has_table, table_of_symbol
+from odefit.model.implicit import Block, is_block_symbol, unknowns_of_symbol
+from odefit.model.table_calls import CALL, call_table, has_table, table_of_symbol, with_calls_replaced
 
 PIECE_START, PIECE_LENGTH = "(start of the piece)", "(length of the piece)"
 """Names of the two entries of p, the last ones, that kernels fill for pieces with moving ends."""
@@ -194,10 +196,12 @@ def split_at_conditions(
     begin: float = -math.inf,
     tables: Mapping[str, Corners] | None = None,
     held: Collection[str] = (),
+    blocks: Sequence[Block] = (),
 ) -> Split | None:
-    """Take the conditions in `time` out of a right-hand side, which may call `tables`; None if all of it is smooth.
+    """Take the conditions in `time` out of a right-hand side; None if all of it is smooth.
 
-    Those that change at no time behind `begin` stay.  States that are `held` change between pieces only.
+    It may call `tables`, and `blocks` of algebraic unknowns.  Conditions that change at no time behind `begin` stay.
+    States that are `held` change between pieces only.
     """
     others = [symbol for symbol in ca.symvar(ca.vertcat(out, time, states)) if symbol.name() != time.name()]
     state_names = {states[i].name() for i in range(states.numel())}
@@ -207,7 +211,7 @@ def split_at_conditions(
     if not (_NOT_SMOOTH | {CALL}).intersection(operations):
         return None
     names = {time.name(), *(symbol.name() for symbol in others)}
-    walk = _Walk((time, states, ca.vertcat(*parameters)), names, begin, tables or {}, held)
+    walk = _Walk((time, states, ca.vertcat(*parameters)), names, begin, tables or {}, held, blocks)
     return walk.split(function, operations)
 
 
@@ -221,9 +225,10 @@ class _Walk:
         begin: float,
         tables: Mapping[str, Corners],
         held: Collection[str],
+        blocks: Sequence[Block],
     ) -> None:
         self._time, self._begin, self._tables = arguments[0], begin, tables
-        self._held = frozenset(held)
+        self._held, self._blocks = frozenset(held), blocks
         self._arguments = arguments
         taken = set(names)
         self._in_time, self._on_states = ConditionInputs(taken), ConditionInputs(taken)
@@ -292,10 +297,7 @@ class _Walk:
         if has_table(ca.vertcat(*parts)):
             if operation in _CONTINUOUS:
                 return value
-            raise UnsupportedError(
-                f"a condition in time, or min and max, that depends on the table '{_a_table_in(parts)}' (put it into "
-                "the values of the table, or take one of kind 'hold')"
-            )
+            raise UnsupportedError(f"a condition in time, or min and max, that depends on {_called_in(parts)}")
         return self._with_input(operation, parts, value, self._in_time)
 
     def _is_settled(self, parts: list[Any]) -> bool:
@@ -309,6 +311,13 @@ class _Walk:
     def _call(self, table: _Value, argument: _Value) -> _Value:
         """Return the call of a table; where its argument is no known time its corners end pieces."""
         x, level, depth = argument.expression, max(table.level, argument.level), max(table.depth, argument.depth)
+        if _is_unknown(table.expression):
+            value = _Value(
+                call_table(table.expression, (x,)), table.of_time or argument.of_time,
+                table.of_states or argument.of_states, level, table.late or argument.late, depth,
+            )  # fmt: skip
+            self._look_inside(value)
+            return value
         name, place = _called(table.expression)
         corners = self._tables.get(name, Corners(False))
         of_time, of_states = argument.of_time, table.of_states or argument.of_states
@@ -345,6 +354,17 @@ class _Walk:
             return self._in_time.symbol(x, knot, GREATER_EQUAL, name, argument.level) != 0
         u = self._on_states.symbol(x, knot, GREATER_EQUAL, name, argument.depth)
         return _decided(u, GREATER_EQUAL, x >= knot, u != 0)
+
+    def _look_inside(self, unknown: _Value) -> None:
+        """Note the conditions on an unknown in its own equations, if it depends on states; with time alone, refuse."""
+        called = called_block(unknown.expression, self._blocks) if unknown.of_states or unknown.of_time else None
+        for condition in conditions_inside(*called, _NOT_SMOOTH - _CONTINUOUS) if called else ():
+            if not unknown.of_states:
+                raise UnsupportedError(
+                    f"a condition on an algebraic unknown that changes with time alone ('{_text(condition)}' in its "
+                    "equation)"
+                )
+            self._left[self._words(condition)] = None
 
     def _words(self, condition: Any) -> str:
         """Return a condition as text; of one that is too long for that, the states in it."""
@@ -456,15 +476,33 @@ def _called(table: Any) -> tuple[str, int]:
     return str(table_of_symbol(table.name())), place
 
 
-def _a_table_in(parts: list[Any]) -> str:
-    """Return the name of a table that is called."""
-    symbols = ca.symvar(ca.vertcat(*parts))
-    return min(name for symbol in symbols if (name := table_of_symbol(symbol.name())) is not None)
+def _is_unknown(call: Any) -> bool:
+    """Tell whether what is called is a block of algebraic unknowns."""
+    while call.op() == CALL:
+        call = call.dep(0)
+    return is_block_symbol(call.name())
+
+
+def _called_in(parts: list[Any]) -> str:
+    """Say which table is called in expressions, or else which algebraic unknown, and what to do."""
+    names = sorted(symbol.name() for symbol in ca.symvar(ca.vertcat(*parts)))
+    tables = [table for name in names if (table := table_of_symbol(name)) is not None]
+    if tables:
+        advice = "put it into the values of the table, or take one of kind 'hold'"
+        return f"the table '{tables[0]}' ({advice})"
+    unknowns = [unknowns_of_symbol(name) for name in names if is_block_symbol(name)]
+    return f"the algebraic unknown '{unknowns[0]}', where this changes with time alone"
 
 
 def _text(expression: Any) -> str:
-    """Return an expression as text of bounded length, without the brackets around it."""
-    text = str(expression)
+    """Return an expression as text of bounded length, without the brackets around it; unknowns by their names."""
+
+    def name(called: Any, arguments: tuple[Any, ...]) -> Any:
+        if not is_block_symbol(called.name()):
+            return call_table(called, arguments)
+        return ca.SX.sym(unknowns_of_symbol(called.name()).split(", ")[int(arguments[-1])])
+
+    text = str(with_calls_replaced(expression, name))
     if text.startswith("(") and text.endswith(")"):
         text = text[1:-1]
     return text if len(text) <= 60 else text[:57] + "..."

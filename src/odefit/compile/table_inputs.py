@@ -1,8 +1,8 @@
-"""How native code is given tables: their places in the inputs u, and calls of them in expressions.
+"""How native code is given tables and algebraic unknowns: their places in the inputs u, and calls in expressions.
 
-The inputs of a model that calls tables are
+The inputs of a model that calls tables, or has algebraic unknowns, are
 
-    u = (middle, slot 0, slot 1, ..)
+    u = (middle, slot 0, slot 1, .., memory 0, memory 1, ..)
 
 *Middle* is a time within the piece that is integrated: a table of kind "hold" does not change within a piece, so the
 right-hand side asks for it there, and the end of a piece belongs to the piece before it.  A *slot* of `SLOT` numbers is
@@ -20,11 +20,17 @@ among its values is
 
 where B_0 interpolates the numbers, with 0 for the parameters, and B_i interpolates 1 where v_i stands and 0 elsewhere.
 Each B is a table of numbers with a slot of its own, and derivatives by the v_i are exact.
+
+**Algebraic unknowns.**  Behind the tables each block of unknowns has a slot: the address of the kernel that solves for
+them (`odefit.native.implicit_solve`), what is remembered, and why there was no solution.  The memory of a block is the
+last solution, where the next one begins.  In an expression ``CALL(slot[0], guess, .., w, .., i)`` is output i of the
+kernel, see `odefit.compile.implicit_rules`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import casadi as ca
@@ -32,9 +38,12 @@ import casadi as ca
 from odefit.compile.switches import Corners, affine_in, is_switched
 from odefit.compile.table_data import axes_of, corner_knots
 from odefit.errors import UnsupportedError
+from odefit.model.implicit import Block, is_block_symbol
 from odefit.model.table_calls import call_table, calls_in, table_of_symbol, with_calls_replaced
+from odefit.native import implicit_solve
 from odefit.native.table_slots import MIDDLE, SLOT
 from odefit.problem import Experiment, Problem
+from odefit.problem.equilibration import runs_of
 from odefit.problem.resolution import names_in, resolve_in_experiment, symbol_of
 
 ORDERS = ((0, 0), (1, 0), (0, 1), (2, 0), (1, 1), (0, 2))
@@ -90,7 +99,7 @@ def _switched_tables(problem: Problem) -> Iterator[str]:
     """Yield the tables that are called, somewhere, at a state or a time that is no multiple of time plus a number."""
     model = problem.model
     time, states = model.symbols[model.time], {*model.states}
-    some = [e for e in problem.experiments if any(isinstance(value, str) for value in e.overrides.values())]
+    some = [e for e in runs_of(problem).all if any(isinstance(value, str) for value in e.overrides.values())]
     for experiment in (None, *some):
         conditions = (event.condition for event in model.state_events)
         parts = [resolve_in_experiment(problem, one, experiment) for one in (*model.rhs.values(), *conditions)]
@@ -100,10 +109,43 @@ def _switched_tables(problem: Problem) -> Iterator[str]:
                     yield name
 
 
-def n_inputs(shapes: Sequence[TableShape]) -> int:
-    """Return the number of inputs that these tables need."""
-    slots = sum(1 + len(shape.names) for shape in shapes)
-    return 1 + SLOT * slots if slots else 0
+def n_inputs(shapes: Sequence[TableShape], blocks: Sequence[Block] = ()) -> int:
+    """Return the number of inputs that these tables and blocks of unknowns need."""
+    slots = _n_slots(shapes) + len(blocks)
+    return 1 + SLOT * slots + sum(memory_size(block) for block in blocks) if slots else 0
+
+
+def _n_slots(shapes: Sequence[TableShape]) -> int:
+    return sum(1 + len(shape.names) for shape in shapes)
+
+
+def memory_size(block: Block) -> int:
+    """Return how many numbers the memory of a block has."""
+    return implicit_solve.memory_size(len(block.unknowns), block.n_arguments)
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedBlock:
+    """A block of unknowns, and where its slot and its memory stand in u."""
+
+    block: Block
+    slot: int
+    memory: int
+
+    def shifted(self, by: int) -> PlacedBlock:
+        """Return it as it stands in inputs that begin elsewhere."""
+        return PlacedBlock(self.block, self.slot + by, self.memory + by)
+
+
+def placed_blocks(shapes: Sequence[TableShape], blocks: Sequence[Block]) -> tuple[PlacedBlock, ...]:
+    """Return where the blocks stand behind these tables."""
+    first = _n_slots(shapes)
+    memory = 1 + SLOT * (first + len(blocks))
+    result = []
+    for number, block in enumerate(blocks, first):
+        result.append(PlacedBlock(block, 1 + SLOT * number, memory))
+        memory += memory_size(block)
+    return tuple(result)
 
 
 def first_slots(shapes: Sequence[TableShape]) -> dict[str, int]:
@@ -122,6 +164,8 @@ class PlacedTables:
     ----------
     inputs
         The symbols u.
+    blocks
+        Those of the algebraic unknowns.
     time_calls
         Calls of tables with an argument that depends on time alone, of expressions placed `within_piece`.
     moving_calls
@@ -133,17 +177,24 @@ class PlacedTables:
         self._shapes = {shape.name: shape for shape in shapes}
         self._first = first_slots(shapes)
         self._time = problem.model.symbols[problem.model.time]
-        self.inputs: Any = ca.SX.sym("(input)", n_inputs(shapes)) if shapes else ca.SX(0, 1)
+        blocks = problem.model.implicit
+        self.blocks = placed_blocks(shapes, blocks)
+        self._place_of_block = {one.block.symbol.element_hash(): one.slot for one in self.blocks}
+        size = n_inputs(shapes, blocks)
+        self.inputs: Any = ca.SX.sym("(input)", size) if size else ca.SX(0, 1)
         self.time_calls: dict[TimeCall, None] = {}
         self.moving_calls: dict[str, str] = {}
 
     def placed(self, out: Any, *, within_piece: bool = False) -> Any:
         """Return a column of expressions with slots in the place of tables; in the right-hand side `within_piece`."""
-        if not self._shapes:
+        if not self.inputs.numel():
             return out
-        return with_calls_replaced(out, self._within_piece if within_piece else self._value)
+        placed = with_calls_replaced(out, self._within_piece if within_piece else self._value)
+        return ca.cse(placed) if self.blocks else placed  # equal arguments are solved for once
 
     def _within_piece(self, table: Any, arguments: tuple[Any, ...]) -> Any:
+        if is_block_symbol(table.name()):
+            return self._value(table, arguments)
         name = str(table_of_symbol(table.name()))
         symbols = {symbol.name() for symbol in ca.symvar(ca.vertcat(*arguments))}
         if self._time.name() in symbols or symbols & {*self._problem.model.states}:
@@ -173,6 +224,8 @@ class PlacedTables:
         return argument
 
     def _value(self, table: Any, arguments: tuple[Any, ...]) -> Any:
+        if is_block_symbol(table.name()):
+            return call_table(self.inputs[self._place_of_block[table.element_hash()]], arguments)
         name = str(table_of_symbol(table.name()))
         shape, at = self._shapes[name], 1 + SLOT * self._first[name]
         value = call_table(self.inputs[at], arguments)

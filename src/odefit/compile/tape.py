@@ -18,7 +18,8 @@ Meanings that differ from C on purpose, so that a failure is never hidden and ne
   other directions does not matter.
 
 **Tables.**  A call of a table (`odefit.model.table_calls`) names a slot of the inputs `u`.  It becomes a call of a
-look-up, one for a slot and its arguments, whichever of its derivatives are used.
+look-up, one for a slot and its arguments, whichever of its derivatives are used.  A call of a block of algebraic
+unknowns becomes one of the kernel that solves for them, see `odefit.compile.implicit_code`.
 
 **Lanes.**  Arrays may be declared *wide*: each of their elements is a group of `LANES` numbers that stand
 for as many evaluations at once, and so is everything computed from them; the output of such a function is
@@ -29,12 +30,13 @@ vector instruction where there was a scalar one.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import casadi as ca
 
+from odefit.compile.implicit_code import CODE_ARRAYS, SOLVE_CODE, Solutions, SolvedBlocks, functions_of
 from odefit.compile.look_up import LOOK_UP, RESULT, look_up_code
 from odefit.errors import CompileError
 from odefit.model.table_calls import CALL, has_calls
@@ -99,11 +101,9 @@ class _Value:
     operation: int
     operands: tuple[int, ...]
     constant: float = 0.0
-    place: tuple[int, int] = (
-        0,
-        0,
-    )  # of an input: which array, which element; of a call: which array, first of the slot
-    derivative: int = 0  # of a call: which of what a look-up returns
+    place: tuple[int, int] = (0, 0)  # of an input: which array, which element; of a call: the first of its slot
+    derivative: int = 0  # of a call: which of what a look-up or a solution returns
+    block: int = -1  # of a call: number of the block of algebraic unknowns, if it is none of a table
     chunk: int = 0
     slot: int = -1  # in the work array, if a later chunk needs it
     wide: bool = False  # a group of lanes
@@ -130,18 +130,23 @@ class _TableCall:
         self.table, self.arguments = table, arguments
         self.number: int | None = None
 
-    def value(self, values: list[_Value], chunk: int) -> int:
-        """Return the number of its value; it is made when first asked for."""
+    def value(self, values: list[_Value], chunk: int, block_at: Mapping[int, int]) -> int:
+        """Return the number of its value; it is made when first asked for.  `block_at` are blocks by their place."""
         if self.number is None:
             array, element = values[self.table].place
+            self.number = len(values)
+            if element in block_at:
+                output, given = int(values[self.arguments[-1]].constant), self.arguments[:-1]
+                block = block_at[element]
+                values.append(_Value(CALL, given, place=(array, element), derivative=output, block=block, chunk=chunk))
+                return self.number
             slot, derivative = divmod(element - 1, SLOT)
             place = (array, 1 + SLOT * slot)
-            self.number = len(values)
             values.append(_Value(CALL, self.arguments, place=place, derivative=derivative, chunk=chunk))
         return self.number
 
 
-def _read(function: Any, wide: Sequence[int] = (), seeds: Sequence[int] = ()) -> _Tape:
+def _read(function: Any, wide: Sequence[int], seeds: Sequence[int], block_at: Mapping[int, int]) -> _Tape:
     """Read the tape of `function` into values, numbered in order of computation; `wide` inputs have lanes."""
     values: list[_Value] = []
     outputs: list[tuple[int, int, int]] = []
@@ -150,7 +155,7 @@ def _read(function: Any, wide: Sequence[int] = (), seeds: Sequence[int] = ()) ->
 
     def number_in(place: int, chunk: int) -> int:
         entry = register[place]
-        return entry.value(values, chunk) if isinstance(entry, _TableCall) else entry
+        return entry.value(values, chunk, block_at) if isinstance(entry, _TableCall) else entry
 
     for k in range(function.n_instructions()):
         operation = function.instruction_id(k)
@@ -215,6 +220,7 @@ class _Writer:
     tape: _Tape
     work_size: int
     external: set[str]
+    solutions: Solutions
     lanes: int = 1  # of the output and of the slots
     lines: list[str] = field(default_factory=list)
     known: dict[int, str] = field(default_factory=dict)  # values present in the chunk being printed
@@ -287,11 +293,7 @@ class _Writer:
 
     def look_up(self, value: _Value) -> str:
         """Print the look-up of a table; its value and derivatives at the same arguments share one."""
-        inputs = [self.tape.values[k] for k in value.operands]
-        key = (
-            value.place,
-            *(one.place if one.operation == ca.OP_INPUT else k for k, one in zip(value.operands, inputs, strict=True)),
-        )
+        key = (value.place, *self.identities(value.operands))
         if key not in self.looked_up:
             array, element = value.place
             slot = self.emit(f"getelementptr double, ptr %{self.array_names[array - 1]}, i64 {element}")
@@ -299,6 +301,18 @@ class _Writer:
             name = LOOK_UP[len(value.operands)]
             self.looked_up[key] = self.emit(f"call {RESULT} @{name}(ptr {slot}, {arguments})")
         return self.emit(f"extractvalue {RESULT} {self.looked_up[key]}, {value.derivative}")
+
+    def identities(self, operands: Sequence[int]) -> list[Any]:
+        """Return what tells values apart: inputs and constants are read more than once."""
+        values = [(k, self.tape.values[k]) for k in operands]
+        same = {ca.OP_INPUT: lambda one: one.place, ca.OP_CONST: lambda one: one.constant}
+        return [same[one.operation](one) if one.operation in same else k for k, one in values]
+
+    def solution(self, value: _Value) -> str:
+        """Print the solution for a block of algebraic unknowns."""
+        array, slot = value.place
+        pointer = f"%{self.array_names[array - 1]}"
+        return self.solutions.printed(self, value.block, value.derivative, pointer, slot, value.operands)
 
     def select(self, condition: int, value: int) -> str:
         kind = self.kind(value)
@@ -311,7 +325,7 @@ class _Writer:
         if operation in _BOOLEAN:
             self.flags[k] = self.condition(operation, operands)
         elif operation == CALL:
-            self.known[k] = self.look_up(value)
+            self.known[k] = self.look_up(value) if value.block < 0 else self.solution(value)
         elif operation == ca.OP_MUL and self.is_condition(operands[0]):
             self.known[k] = self.select(operands[0], operands[1])
         elif operation == ca.OP_MUL and self.is_condition(operands[1]):
@@ -382,6 +396,7 @@ class _Writer:
             outputs[chunk].append((element, number))
         for chunk in range(self.tape.n_chunks):
             self.known, self.spread, self.flags, self.looked_up, self.counter = {}, {}, {}, {}, 0
+            self.solutions.begin_function()
             if chunked:
                 self.lines.append(
                     f"define internal void @{self.name}_{chunk}({signature}, ptr noalias %work) noinline nounwind {{"
@@ -421,7 +436,12 @@ OPERATIONS = frozenset([*_LIBM, *_INTRINSIC, *_ARITHMETIC, *_BOOLEAN, *_SPECIAL]
 """CasADi's operations that have a native form."""
 
 
-def assembly(functions: Sequence[Any], array_names: Sequence[Sequence[str]], wide: Collection[str] = ()) -> str:
+def assembly(
+    functions: Sequence[Any],
+    array_names: Sequence[Sequence[str]],
+    wide: Collection[str] = (),
+    solved: Sequence[SolvedBlocks] = (),
+) -> str:
     """Translate SX functions into one LLVM module.
 
     Parameters
@@ -433,18 +453,25 @@ def assembly(functions: Sequence[Any], array_names: Sequence[Sequence[str]], wid
         Names of ``a_1 ... a_k`` for each function.
     wide
         Names of arrays whose elements have lanes; a function that has one writes lanes.
+    solved
+        Blocks of algebraic unknowns of each function, the same ones for all that have any.
     """
     external: set[str] = set()
     bodies = []
-    for function, names in zip(functions, array_names, strict=True):
+    every = solved or [SolvedBlocks()] * len(functions)
+    blocks = max((one.blocks for one in every), key=len, default=())
+    of_blocks = [one for number, placed in enumerate(blocks) for one in functions_of(placed.block, number)]
+    compiled = [(one, CODE_ARRAYS, SolvedBlocks()) for one in of_blocks]
+    for function, names, own in [*compiled, *zip(functions, array_names, every, strict=True)]:
         lanes = [i + 1 for i, name in enumerate(names) if name in wide]  # input 0 is the time
-        tape = _read(function, lanes, [i + 1 for i, name in enumerate(names) if name in SECOND_DIRECTIONS])
-        work_size = _assign_slots(tape)
-        bodies.append(_Writer(function.name(), names, tape, work_size, external, LANES if lanes else 1).write())
+        seeds = [i + 1 for i, name in enumerate(names) if name in SECOND_DIRECTIONS]
+        tape = _read(function, lanes, seeds, {one.slot: number for number, one in enumerate(own.blocks)})
+        work_size, width = _assign_slots(tape), LANES if lanes else 1
+        bodies.append(_Writer(function.name(), names, tape, work_size, external, Solutions(own), width).write())
     declarations = []
     for entry in sorted(external):
         name, arity = entry.rsplit("/", 1)
         attributes = "" if name.startswith("llvm.") else " nounwind willreturn memory(none)"
         declarations.append(f"declare double @{name}({', '.join(['double'] * int(arity))}){attributes}")
-    tables = [look_up_code()] if any(has_calls(function) for function in functions) else []
+    tables = [look_up_code(), SOLVE_CODE] if any(has_calls(function) for function in functions) else []
     return "\n".join([*declarations, *tables, *bodies]) + "\n"

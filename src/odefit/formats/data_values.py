@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from odefit.errors import MeasurementError, ProblemError, UnsupportedError, suggestion
+from odefit.errors import MeasurementError, ProblemError, suggestion
 from odefit.formats.data_columns import DataNames, Layout, layout_of
 from odefit.formats.data_dates import date_of, days_since
 from odefit.formats.data_options import FROM, DataOptions
@@ -107,10 +107,8 @@ def _times(sheet: Sheet, column: str, options: DataOptions) -> Array:
                 f"{sheet.place(dates[0], column)}: the times are dates, which need an origin: "
                 'write origin = "2020-03-01", say, in [data]; the unit is a day.'
             ) from None
-    for row in np.flatnonzero(~np.isfinite(times)):
+    for row in np.flatnonzero(np.isnan(times) | (times == -np.inf)):
         place = sheet.place(int(row), column)
-        if times[row] == np.inf:
-            raise UnsupportedError(f"time = inf, a steady state ({place})")
         what = "missing" if np.isnan(times[row]) else "not finite"
         raise ProblemError(f"{place}: the time is {what}; every row needs the time of its measurement.")
     return times

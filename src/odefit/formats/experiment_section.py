@@ -1,12 +1,13 @@
 """``[experiments]``: entries, and a table in a file.
 
 ``file = "runs.csv"`` names a table with a row for each experiment: the column `experiment` (or `name`) is its
-name, `until` and `use` mean what they mean in an entry, every other column replaces a value of the
+name, `until`, `use` and `start` mean what they mean in an entry, every other column replaces a value of the
 model; an empty cell replaces nothing.  Where an entry has the same name, the two are merged and the entry wins.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
@@ -20,9 +21,10 @@ from odefit.model import Model
 from odefit.model.names import normal_form
 from odefit.problem import Experiment, Period, Table, initial_name
 
-OPTIONS = ("until", "use")
-PLANNED = ("start", "before")
+OPTIONS = ("until", "use", "start", "before")
 PERIODS = "periods"
+STEADY = "steady"
+_IN_FILES = ("until", "use", "start")
 
 
 def read_experiments(
@@ -62,8 +64,8 @@ def _experiment(
     options: dict[str, Any] = {}
     later: list[Period] = []
     for key, value in entry.items():
-        if key in PLANNED:
-            raise UnsupportedError(f"'{key}' in {where}")
+        if key in ("start", "before"):
+            continue
         if key == "until":
             options["until"] = number(f"'until' of {where}", value)
         elif key == "use":
@@ -74,7 +76,29 @@ def _experiment(
             tables[normal_form(key)] = known.replaced(f"the table '{key}' in {where}", normal_form(key), value)
         else:
             overrides[normal_form(key)] = _override(f"'{key}' in {where}", value)
-    return Experiment(name, (Period(t0, overrides), *later), tables, **options)
+    return Experiment(name, (*_time_before(where, entry), Period(t0, overrides), *later), tables, **options)
+
+
+def _time_before(where: str, entry: Mapping[str, Any]) -> list[Period]:
+    """Read what goes before an experiment that starts from a steady state."""
+    if "start" not in entry:
+        if "before" in entry:
+            raise ProblemError(
+                f"{where} has 'before', the conditions before its start, but does not start from their steady state; "
+                f'add start = "{STEADY}".'
+            )
+        return []
+    start = entry["start"]
+    if start != STEADY:
+        raise ProblemError(
+            f"'start' of {where} is {words_for(start)}; it is \"{STEADY}\" or left out (the time of the start is t0 in "
+            "[model])."
+        )
+    before = entry.get("before", {})
+    if not isinstance(before, dict):
+        raise ProblemError(f"'before' of {where} must be a table, not {words_for(before)}; write before = {{ k = 2 }}.")
+    values = {normal_form(key): _override(f"'{key}' in 'before' of {where}", one) for key, one in before.items()}
+    return [Period(-math.inf, values)]
 
 
 def _periods(where: str, value: Any) -> list[Period]:
@@ -85,7 +109,7 @@ def _periods(where: str, value: Any) -> list[Period]:
     periods = []
     for count, entry in enumerate(value, start=2):
         place = f"period {count} of {where}"
-        for key in PLANNED:
+        for key in ("start", "before"):
             if key in entry:
                 raise UnsupportedError(f"'{key}' in {place}")
         if "from" not in entry:
@@ -132,8 +156,10 @@ def _rows(file: Located, model: Model, tables: Collection[str]) -> dict[str, Any
 def _check_columns(sheet: Sheet, name_column: str, model: Model, tables: Collection[str]) -> None:
     known = (*_replaceable(model), *tables)
     for column in sheet.columns:
-        if column == name_column or column in (*OPTIONS, *PLANNED):
+        if column == name_column or column in _IN_FILES:
             continue
+        if column == "before":
+            raise UnsupportedError(f"the column 'before' of {sheet.name}; write it into entries of [experiments]")
         name = normal_form(column)
         if name in model.shown:
             raise ProblemError(
@@ -157,4 +183,4 @@ def _cell(place: str, key: str, cell: str, decimal_comma: bool) -> float | str:
         value = cell
     if key == "until" and isinstance(value, str):
         raise ProblemError(f"{place}: '{cell}' is not a number.")
-    return cell if key in ("use", *PLANNED) else value
+    return cell if key in ("use", "start") else value

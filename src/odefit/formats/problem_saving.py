@@ -13,7 +13,7 @@ from typing import Any
 from odefit.errors import OdefitError, ProblemError, UnsupportedError
 from odefit.formats.data_saving import argument_columns, data_csv, unused_group
 from odefit.formats.event_saving import events_text
-from odefit.formats.experiment_section import OPTIONS, PERIODS, PLANNED
+from odefit.formats.experiment_section import OPTIONS, PERIODS, STEADY
 from odefit.formats.problem_file import checked_units
 from odefit.formats.settings_section import settings_tables
 from odefit.formats.table_saving import TableFiles
@@ -107,7 +107,7 @@ def _parameter(parameter: Parameter) -> Any:
 
 def _experiment(experiment: Experiment, files: TableFiles) -> dict[str, Any]:
     overrides = experiment.overrides
-    for name in (*OPTIONS, *PLANNED, PERIODS):
+    for name in (*OPTIONS, PERIODS):
         if name in overrides or name in experiment.tables:
             raise ProblemError(
                 f"experiment '{experiment.name}' sets '{name}', which means something else in a problem file; "
@@ -122,13 +122,19 @@ def _experiment(experiment: Experiment, files: TableFiles) -> dict[str, Any]:
         entry["until"] = experiment.until
     if experiment.use != "fit":
         entry["use"] = experiment.use
+    if experiment.before is not None:
+        entry["start"] = STEADY
+        if experiment.before:
+            entry["before"] = {
+                name: value if isinstance(value, str) else float(value) for name, value in experiment.before.items()
+            }
     if experiment.later:
         entry[PERIODS] = [_period(experiment, period) for period in experiment.later]
     return entry
 
 
 def _period(experiment: Experiment, period: Period) -> dict[str, Any]:
-    for name in ("from", *PLANNED):
+    for name in ("from", "start", "before"):
         if name in period.overrides:
             raise ProblemError(
                 f"a period of experiment '{experiment.name}' sets '{name}', which means something else in a problem "

@@ -171,11 +171,14 @@ def sets_off(table, i, order, border, direction, pool):
     c = course_of(task, b, order, pool)
     lower, upper = c.lower[border], c.upper[border]
     bound = bound_of(c, border, direction)
+    by_region = c.memory[PLAIN] == 0.0
     cross_border(b, c, border, direction)
-    put_inputs(task, b, c, border)
+    if by_region:
+        put_inputs(task, b, c, border)
     if look_for_events(task, b, c):
         c.lower[border], c.upper[border] = lower, upper
-        put_inputs(task, b, c, border)
+        if by_region:
+            put_inputs(task, b, c, border)
         return True
     for k in range(c.now.size):
         c.truth[k] = c.now[k]
@@ -198,9 +201,22 @@ def forget_step(table, i, order, pool):
     return 0
 
 
+@kernel(inline=True)
+def end_of_stretch(table, i, replay, order, pool, piece, step, steps_of_piece):
+    """Return, of steps that are replayed, the number of the one behind this stretch, and the border that ends it.
+
+    Or -1 for both.
+    """
+    if not replay:
+        return -1, -1
+    if pool.size == 0:
+        return step + steps_of_piece, -1
+    return _step_behind(table, i, order, pool, piece, step, steps_of_piece)
+
+
 @kernel
-def step_behind(table, i, order, pool, piece, step, steps_of_piece):
-    """Return, of steps that are replayed, the number of the one behind this stretch, and the border that ends it."""
+def _step_behind(table, i, order, pool, piece, step, steps_of_piece):
+    """Return the same, of a task with borders."""
     task, b = task_at(table, i), bordering_at(table, i)
     c = course_of(task, b, order, pool)
     if c.memory[RESUMED] == 0.0:

@@ -55,6 +55,10 @@ class Status(IntEnum):
     GRAZING = 23
     CASCADE = 24
     ENDED = 25
+    NOT_AT_REST = 26
+    GROWS = 27
+    UNSTABLE = 28
+    DEGENERATE = 29
 
     @property
     def sentence(self) -> str:
@@ -137,6 +141,23 @@ _SENTENCES = {
     ),
     Status.CASCADE: "events set off each other without end at t = {t}, the last one '{cause}'",
     Status.ENDED: "the event '{cause}' ends the experiment at t = {t}; nothing can be computed behind that time",
+    Status.NOT_AT_REST: (
+        "the solution comes to no steady state: '{cause}' still changes after a time of {t} (an oscillation, or "
+        "something very slow?)"
+    ),
+    Status.GROWS: (
+        "the solution comes to no steady state: '{cause}' grows without bound, and still does after a time of {t} "
+        "(is there nothing that removes it?)"
+    ),
+    Status.UNSTABLE: (
+        "after a time of {t} the solution rests at a steady state that is not stable, which the least disturbance "
+        "would make it leave; give another initial state"
+    ),
+    Status.DEGENERATE: (
+        "the steady state that the solution is close to after a time of {t} is degenerate: one of a continuum, so that "
+        "it depends on the whole way there and not on conserved totals alone, or one that the solution comes to ever "
+        "more slowly; take a late time instead"
+    ),
 }
 _OF_BORDERS = frozenset(
     {Status.TOO_MANY_CROSSINGS, Status.UNDEFINED_BORDER, Status.CHATTERING, Status.ZENO, Status.GRAZING}
@@ -293,7 +314,7 @@ class Trajectory(NamedTuple):
     counts
         The numbers of `counters`, then the steps of each piece.
     refusal
-        With the status OUTSIDE_TABLE: which table was asked for what, in words.
+        With the status OUTSIDE_TABLE: which table was asked for what, or which equation has no solution, in words.
     """
 
     status: Status

@@ -25,9 +25,11 @@ from odefit.native.kernel import kernel, named
 _COARSE, _FINE = 2, 8
 _HALVINGS, _BISECTIONS = 60, 100
 _SAME = 1e-13  # of a step: crossings that are no further apart are at one time
+_ROUNDING = 4.0 * float(np.finfo(float).eps)  # of a time
+_SMALL, _MOST_STALLED = 1e-8, 2  # corrections below this part of a step that shrink no more are rounding of the border
 _MOST_SILENT = 1000
 ENDLESS = -2
-"""In place of a border: one is crossed to and fro without end within a step."""
+"""In place of a border: this less its number, if it is crossed to and fro without end within a step."""
 
 
 @kernel(inline=True)
@@ -47,6 +49,13 @@ def _may_leave(c, j, width, left, right, nb):
         return end
     first = _beyond(c, j, c.points[left + j] + width * c.points[left + nb + j] / 3.0)
     return first if first != 0.0 else _beyond(c, j, c.points[right + j] - width * c.points[right + nb + j] / 3.0)
+
+
+@kernel(inline=True)
+def _just_leaves(c, j, direction, left, right, nb):
+    """Tell whether border `j` goes outward at both points, and is beyond at the second."""
+    outward = direction * c.points[left + nb + j] > 0.0 and direction * c.points[right + nb + j] > 0.0
+    return outward and _beyond(c, j, c.points[right + j]) == direction
 
 
 @kernel(inline=True)
@@ -125,7 +134,7 @@ def _finders(name: str, look: Any) -> tuple[Any, Any]:
             if not inside:
                 return a
             a += width
-        x = b
+        x, smallest, stalled = b, np.inf, 0
         for _ in range(_BISECTIONS):
             look(table, i, room, t, h, t_new, x, order, pool)
             miss, slope = direction * (c.values[j] - bound), direction * c.values[nb + j]
@@ -135,10 +144,15 @@ def _finders(name: str, look: Any) -> tuple[Any, Any]:
                 b = x
             else:
                 a = x
-            new = x - miss / slope if slope != 0.0 else np.nan
+            correction = miss / slope if slope != 0.0 else np.nan
+            stalled += 1 if abs(correction) > 0.5 * smallest and smallest < _SMALL * (t_new - t) else 0
+            if abs(correction) <= _ROUNDING * abs(x) or stalled == _MOST_STALLED:
+                break
+            smallest = min(smallest, abs(correction))
+            new = x - correction
             if not a < new < b:
                 new = a + 0.5 * (b - a)
-            if new == x or not a < new < b:
+            if not a < new < b:
                 break
             x = new
         return x
@@ -159,8 +173,8 @@ def crosser(name: str, peek: Any) -> Any:
     def first_crossing(table, i, room, t, h, t_new, order, pool, a, b, parts):
         """Return the border that is crossed first between `a` and `b`, the place, and the direction.
 
-        The stretch is divided into equal parts; with more than a few of them crossings are found, else -2 tells in
-        place of the border that there may be one, in the part that begins at the place.
+        The stretch is divided into equal parts; with more than a few of them crossings are found, else only where a
+        border just leaves, and -2 tells in its place that there may be one, in the part that begins at the place.
         """
         task, record = task_at(table, i), bordering_at(table, i)
         c, nb = course_of(task, record, order, pool), record.level.size
@@ -177,7 +191,7 @@ def crosser(name: str, peek: Any) -> Any:
                 direction = _may_leave(c, j, x1 - x0, left, right, nb)
                 if direction == 0.0:
                     continue
-                if parts < _FINE:
+                if parts < _FINE and not _just_leaves(c, j, direction, left, right, nb):
                     return -2, x0, 0.0
                 x = x1
                 if _beyond(c, j, c.points[right + j]) == 0.0:
@@ -201,7 +215,7 @@ def crosser(name: str, peek: Any) -> Any:
         task, b = task_at(table, i), bordering_at(table, i)
         if b.level.size == 0:
             return -1, t_new
-        c, a = course_of(task, b, order, pool), t
+        c, a, found = course_of(task, b, order, pool), t, np.int64(-1)
         remember_regions(c)
         for _ in range(_MOST_SILENT):
             found, x, way = first_crossing(table, i, room, t, h, t_new, order, pool, a, t_new, np.int64(_COARSE))
@@ -220,6 +234,6 @@ def crosser(name: str, peek: Any) -> Any:
                     continue
             c.memory[DIRECTION] = way
             return found, x
-        return ENDLESS, t
+        return ENDLESS - found, t
 
     return cross

@@ -57,8 +57,7 @@ def entrance(seed: Any, current: Any) -> Any:
     """
 
     @kernel(inline=True, allocating=True)
-    def enter(table, i, elimination, room, piece, order, t, course, scratch, cause):
-        task = task_at(table, i)
+    def enter(table, i, task, elimination, room, piece, order, t, course, scratch, cause):
         enter_piece(task, switching_at(table, i), bordering_at(table, i).kind.size, piece, order)
         if task.moving == 0:
             return t, task.ends[piece], 1.0, _OK, cause
@@ -78,8 +77,8 @@ def beginner(begin: Any) -> Any:
     """Return the kernel that lets a method begin a piece; beyond a border perhaps with the conditions themselves."""
 
     @kernel(inline=True)
-    def begin_piece(table, i, elimination, room, t, t_end, h, replay, order, course):
-        task, status, cause, first = task_at(table, i), _OK, -1, h
+    def begin_piece(table, i, task, elimination, room, t, t_end, h, replay, order, course):
+        status, cause, first = _OK, -1, h
         for _ in range(2):
             status, cause, first = begin(task, elimination, room, t, t_end, h, replay)
             if status != _NONFINITE_START or not leaves_to_conditions(table, i, order, course):
@@ -153,8 +152,8 @@ def border_finder(name: str, peek: Any) -> Any:
         if course.size == 0:
             return -1, t_new, _OK, cause
         border, until = cross(table, i, room, t, h, t_new, order, course)
-        if border == ENDLESS:
-            return -1, t_new, _CHATTERING, 0
+        if border <= ENDLESS:
+            return -1, t_new, _CHATTERING, ENDLESS - border
         if border >= 0 and replay and border != awaited:
             return -1, t_new, _SWITCHED, -1
         if border >= 0 and not replay and _INSIDE * (t_new - t) < until - t < (1.0 - _INSIDE) * (t_new - t):
@@ -173,9 +172,9 @@ def finisher(name: str, interpolate: Any) -> Any:
     write_outputs, land = output_within_steps(name, interpolate), lander(name, interpolate)
 
     @kernel(inline=True)
-    def finish(table, i, room, step, next_time, piece, gather, scratch, largest, crossing):
+    def finish(table, i, task, room, step, next_time, piece, gather, scratch, largest, crossing):
         border, order, course, status, cause = crossing
-        next_time = write_outputs(table, i, task_at(table, i), room, step, next_time, piece, gather, scratch, largest)
+        next_time = write_outputs(table, i, task, room, step, next_time, piece, gather, scratch, largest)
         if border >= 0:
             t, h, t_new, until = step
             status, blamed = land(table, i, room, t, h, t_new, until, border, order, course)

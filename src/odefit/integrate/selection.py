@@ -22,7 +22,7 @@ from odefit.native.linear_systems import Elimination
 if TYPE_CHECKING:
     from odefit.integrate.single_method import SingleMethod
 
-GIVES_UP = (Status.STIFF, Status.TOO_MANY_STEPS)
+GIVES_UP = (Status.STIFF, Status.TOO_MANY_STEPS, Status.NOT_AT_REST)
 """Statuses after which the next candidate is tried, if there is one."""
 
 

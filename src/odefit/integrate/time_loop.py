@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from odefit.integrate.borders import step_behind
+from odefit.integrate.borders import end_of_stretch
 from odefit.integrate.contract import Counters, Status
 from odefit.integrate.course import leaves_to_conditions, new_course
 from odefit.integrate.events import event_scratch
@@ -52,6 +52,7 @@ from odefit.integrate.sizes import (
     set_tolerances,
     tighten_small,
 )
+from odefit.integrate.solved_along import forget_solutions, noting_solutions
 from odefit.integrate.stepping import JACOBIAN, RHS, longer
 from odefit.integrate.task import KEEPING, Task, bordering_at, elimination_at, switching_at, task_at
 from odefit.native.calls import call_model
@@ -60,7 +61,7 @@ from odefit.native.pool import keep_alive
 from odefit.native.table_slots import REFUSED, SLOT
 
 _OK, _NONFINITE_START, _NONFINITE, _UNDERFLOW, _TOO_MANY, _STOPPED, _, _NOT_SOLVED = map(int, tuple(Status)[:8])
-_OUTSIDE_TABLE = int(Status.OUTSIDE_TABLE)
+_OUTSIDE_TABLE, _NONFINITE_DERIVATIVE = int(Status.OUTSIDE_TABLE), int(Status.NONFINITE_DERIVATIVE)
 _COUNTERS = len(Counters._fields)
 _write_limits = KEEPING.writer(Task, "rtol", "max_steps")
 _SMALLEST_STEP = 1e-290
@@ -177,18 +178,19 @@ def _wanted_next(wanted, unit, h, factor, asked):
 
 @kernel(inline=True)
 def _clear(task, replay):
-    """Let go of what an earlier integration counted, and of what tables were asked for in vain."""
+    """Let go of what an earlier integration counted and found, and of what tables were asked for in vain."""
     for j in range(_COUNTERS if replay else task.counts.size):
         task.counts[j] = 0
     for slot in range(task.slots):
         at = 1 + SLOT * slot + REFUSED
         task.u[at], task.u[at + 1] = np.nan, np.nan
+    forget_solutions(task)
 
 
 @kernel(inline=True)
 def _or_refused(task, status):
-    """Return `status`, or OUTSIDE_TABLE where something is not finite since a table has no such value."""
-    if status == _NONFINITE_START or status == _NONFINITE:
+    """Return `status`, or OUTSIDE_TABLE where something is not finite since a table or equation has no such value."""
+    if status == _NONFINITE_START or status == _NONFINITE or status == _NONFINITE_DERIVATIVE:
         for slot in range(task.slots):
             at = 1 + SLOT * slot + REFUSED
             if not (math.isnan(task.u[at]) and math.isnan(task.u[at + 1])):
@@ -202,7 +204,7 @@ def time_loop(name: str, method: Method, *, implicit: bool = False) -> Any:
     In an `implicit` one, states that begin at zero and stay small keep the usual tolerance: what is solved for has
     rounding errors of larger states in it, which may be all there is of a small one.
     """
-    integrate = _loop(name, method)
+    integrate = _loop(name, noting_solutions(method))
 
     @kernel
     @named(name)
@@ -281,21 +283,20 @@ def _loop(name: str, method: Method) -> Any:
         next_time = write_initial(table, i, task, room, t, next_time, gather, scratch)
         while status == _OK and piece < task.ends.size and task.n > 0:
             is_start = piece == 0 and border < 0
-            t, t_end, unit, status, cause = enter(table, i, elimination, room, piece, order, t, course, events, cause)
+            t, t_end, unit, status, cause = enter(
+                table, i, task, elimination, room, piece, order, t, course, events, cause
+            )
             begun, was_nonfinite = n_taken if border < 0 else begun, False
-            behind, awaited = step + counts[_COUNTERS + piece] if replay else -1, -1
-            if watched and replay:
-                behind, awaited = step_behind(table, i, order, course, piece, step, counts[_COUNTERS + piece])
+            behind, awaited = end_of_stretch(table, i, replay, order, course, piece, step, counts[_COUNTERS + piece])
             if status == _OK and t < t_end:  # several events at one time have nothing between them
                 h = wanted / unit if unit > 0.0 else 0.0  # 0 means none
-                status, cause, h = begin_piece(table, i, elimination, room, t, t_end, h, replay, order, course)
+                status, cause, h = begin_piece(table, i, task, elimination, room, t, t_end, h, replay, order, course)
             status, border = _NONFINITE if status == _NONFINITE_START and not is_start else status, -1
             while status == _OK and border < 0 and _goes_on(replay, step, behind, awaited, t, t_end, sizes):
                 asked, grid = h, (replay, step, behind, awaited)
                 status, h, last, kink = _next_step(task, t, h, t_end, kink, stride, attempts, was_nonfinite, grid)
                 if status != _OK:
                     break
-                attempts += stride
                 t_new, number = t_end if last else t + stride * h, min(step, behind - stride) if replay else -1
                 t_out = next_output(task, gather[1] or watched, next_time, t_new, piece)
                 status, outcome, ratio, worst = try_step(task, elimination, room, t, h, t_new, t_out, number, derives)
@@ -303,6 +304,7 @@ def _loop(name: str, method: Method) -> Any:
                     if leaves_to_conditions(table, i, order, course):
                         continue  # the step is tried again
                     status = (_NOT_SOLVED if outcome == UNSOLVED else _NONFINITE) if replay else _OK
+                attempts += stride
                 if status != _OK:
                     cause = worst
                     break
@@ -319,7 +321,7 @@ def _loop(name: str, method: Method) -> Any:
                     rejected, border, h = rejected + stride, -1, (until - t) / stride * BEYOND
                     continue
                 next_time, status, cause = finish(
-                    table, i, room, (t, h, t_new, until), next_time, piece, gather, scratch, largest,
+                    table, i, task, room, (t, h, t_new, until), next_time, piece, gather, scratch, largest,
                     (border, order, course, status, cause),
                 )  # fmt: skip
                 watch_accepted(task, room, t, h, t_new, sizes)

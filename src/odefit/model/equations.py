@@ -10,11 +10,12 @@ from casadi import SX
 
 from odefit.model.aggregates import Gathered
 from odefit.model.events import StateEvent, TimeEvent
+from odefit.model.implicit import Block
 
 
 @dataclass(frozen=True, eq=False)
 class Equations:
-    """Explicit differential equations with definitions, symbolic and without numbers.
+    """Differential equations with definitions, explicit and implicit ones, symbolic and without numbers.
 
     Attributes
     ----------
@@ -43,6 +44,9 @@ class Equations:
         something: nobody wants to see them.
     gathered
         Those of the held ones that are aggregates over time, see `odefit.model.aggregates`.
+    algebraic, implicit
+        Those of the definitions that are algebraic unknowns, and the blocks in which these are solved for, see
+        `odefit.model.implicit`.
     """
 
     time: str
@@ -57,6 +61,8 @@ class Equations:
     state_events: tuple[StateEvent, ...] = ()
     held: tuple[str, ...] = ()
     gathered: Mapping[str, Gathered] = field(default_factory=dict)
+    algebraic: tuple[str, ...] = ()
+    implicit: tuple[Block, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("rhs", "initial", "definitions", "symbols", "tables", "gathered"):

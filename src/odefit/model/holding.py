@@ -142,12 +142,18 @@ def check_targets(
     states: Collection[str],
     others: Collection[str],
     tables: Collection[str],
+    algebraic: Collection[str] = (),
 ) -> None:
     """Refuse targets that are no state and, among `others`, no parameter and no definition."""
     for one in (assignment for event in events for assignment in event.assignments):
         name = one.target.value
         if name in tables:
             raise error_at(text, one.target, f"'{name}' is a table, which an event cannot change")
+        if name in algebraic:
+            advice = "change a parameter in its equations instead"
+            raise error_at(
+                text, one.target, f"'{name}' is an algebraic unknown, which an event cannot change; {advice}"
+            )
         if name not in states and name not in others:
             hint = nearest(name, states) or nearest(name, others)
             hint = hint or f"; the states are {', '.join(states)}" * bool(states)

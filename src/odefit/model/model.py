@@ -37,18 +37,15 @@ class Model(Equations):
 
     Attributes
     ----------
-    algebraic, mass, implicit
-        Algebraic unknowns, entries of the mass matrix, and implicit equations.  Empty for explicit ordinary
-        differential equations.
+    mass
+        Entries of the mass matrix; empty for explicit differential equations.
     source
         The text the model was read from, if it was.
     kept
         What later stages made of it.
     """
 
-    algebraic: tuple[str, ...] = ()
     mass: Mapping[Any, Any] = field(default_factory=lambda: _NOTHING)
-    implicit: tuple[SX, ...] = ()
     source: str | None = None
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
@@ -65,8 +62,8 @@ class Model(Equations):
         Parameters
         ----------
         text
-            Statements ``x' = expr``, ``x(0) = expr``, ``name = expr``, ``at t=expr: x += expr`` and ``when x > expr:
-            x = expr``, one a line.
+            Statements ``x' = expr``, ``x(0) = expr``, ``name = expr``, ``algebraic x ~ guess`` with ``0 = expr``, ``at
+            t=expr: x += expr`` and ``when x > expr: x = expr``, one a line.
         time
             Name of the independent variable.
         tables
@@ -92,6 +89,8 @@ class Model(Equations):
         *,
         observables: Traced | None = None,
         time: str = "t",
+        algebraic: Mapping[str, Any] | None = None,
+        equations: Traced | None = None,
     ) -> Model:
         """Trace a Python function once.
 
@@ -108,8 +107,14 @@ class Model(Equations):
             ``observables(t, y, p)`` that returns a dict from name to expression; they become definitions.
         time
             Name of the independent variable.
+        algebraic
+            Algebraic unknowns to their guesses, numbers or text as in `initial`; in functions they are `y.name` too.
+        equations
+            ``equations(t, y, p)`` that returns a dict from a name, for messages, to what must be zero; as many as
+            there are algebraic unknowns.
         """
-        return cls._of(trace_equations(rhs, states, parameters, initial, observables, time), source=None)
+        traced = trace_equations(rhs, states, parameters, initial, observables, time, algebraic, equations)
+        return cls._of(traced, source=None)
 
     @classmethod
     def _of(cls, equations: Equations, source: str | None) -> Model:
@@ -157,6 +162,16 @@ class Model(Equations):
     def changed_by_events(self) -> tuple[str, ...]:
         """The parameters and definitions that events set."""
         return tuple(name for name in (*self.parameters, *self.definitions) if held_name(name) in self.held)
+
+    def fault_of_replacing(self, name: str) -> str | None:
+        """Say why an experiment cannot replace a definition by something else, or return None."""
+        if name in self.algebraic:
+            return f"'{name}' is an algebraic unknown; replace what stands in its equations"
+        for block in self.implicit:
+            if name in block.inner:
+                unknown = block.unknowns[0]
+                return f"'{name}' depends on the algebraic unknown '{unknown}' and stands in its equations"
+        return None
 
     @cached_property
     def _held_parameters(self) -> Mapping[str, SX]:

@@ -14,6 +14,7 @@ import casadi as ca
 
 from odefit.model.aggregates import Gathered
 from odefit.model.events import StateEvent, TimeEvent
+from odefit.model.implicit import Block
 
 _MAPPINGS = ("rhs", "initial", "definitions", "mass")
 
@@ -21,13 +22,14 @@ _MAPPINGS = ("rhs", "initial", "definitions", "mass")
 def packed_expressions(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a model with names in place of symbols, and all expressions as one text."""
     names, tables = tuple(state["symbols"]), tuple(state["tables"])
-    symbols = [*state["symbols"].values(), *state["tables"].values()]
+    blocks = [one.symbol for one in state["implicit"]]
+    symbols = [*state["symbols"].values(), *state["tables"].values(), *blocks]
     expressions = [value for name in _MAPPINGS for value in state[name].values()]
     expressions += [value for event in state["events"] for value in (event.time, *event.changes.values())]
     expressions += [value for event in state["state_events"] for value in (event.condition, *event.changes.values())]
     gathered = state["gathered"].values()
     expressions += [value for one in gathered for value in (one.expression, one.counts)]
-    function = ca.Function("equations", symbols, [*expressions, *state["implicit"]])
+    function = ca.Function("equations", symbols, expressions)
     keys = {name: tuple(state[name]) for name in _MAPPINGS}
     return {
         **state,
@@ -37,7 +39,9 @@ def packed_expressions(state: Mapping[str, Any]) -> dict[str, Any]:
             (tuple(event.changes), event.text, event.stop, event.initially) for event in state["state_events"]
         ),
         "gathered": tuple((name, one.kind, one.interval) for name, one in state["gathered"].items()),
-        "implicit": len(state["implicit"]),
+        "implicit": tuple(
+            (one.unknowns, one.residual.serialize(), one.equations, one.inner) for one in state["implicit"]
+        ),
         "tables": tables,
         "symbols": (names, function.serialize()),
     }
@@ -63,14 +67,18 @@ def unpacked_expressions(packed: Mapping[str, Any]) -> dict[str, Any]:
         name: Gathered(symbols_by_name[name], kind, next(expressions), next(expressions), interval)
         for name, kind, interval in packed["gathered"]
     }
-    tables = dict(zip(packed["tables"], symbols[len(names) :], strict=True))
+    tables = dict(zip(packed["tables"], symbols[len(names) :], strict=False))
+    blocks = zip(symbols[len(names) + len(tables) :], packed["implicit"], strict=True)
     return {
         **packed,
         **mappings,
         "events": events,
         "state_events": state_events,
         "gathered": gathered,
-        "implicit": tuple(expressions),
+        "implicit": tuple(
+            Block(unknowns, symbol, ca.Function.deserialize(residual), equations, inner)
+            for symbol, (unknowns, residual, equations, inner) in blocks
+        ),
         "symbols": symbols_by_name,
         "tables": tables,
     }

@@ -9,7 +9,7 @@ from casadi import SX
 from odefit.errors import LanguageError, nearest
 from odefit.model.aggregates import Aggregates, aggregates_in, is_aggregate, is_interval, is_point, with_gathered
 from odefit.model.calls import function_of_call, state_at_start
-from odefit.model.dependencies import Cycle, evaluation_order, path_to
+from odefit.model.dependencies import Cycle, evaluation_order, path_to, symbols_in
 from odefit.model.equations import Equations
 from odefit.model.event_statements import EventStatement, is_event, read_event
 from odefit.model.functions import FUNCTIONS
@@ -21,6 +21,7 @@ from odefit.model.holding import (
     state_events,
     time_events,
 )
+from odefit.model.implicit_statements import read_unknowns
 from odefit.model.lowering import Namespace, fault_of_value, lower
 from odefit.model.names import CONSTANTS, checked_time, initial_name
 from odefit.model.nodes import Call, Name, walk
@@ -51,27 +52,33 @@ def read_equations(text: str, time: str = "t", tables: Collection[str] | None = 
     rhs = _of_kind(text, read, "derivative")
     definitions = _of_kind(text, read, "definition")
     initial = _of_kind(text, read, "initial")
-    if not rhs and not definitions and not initial:
+    algebraic = _of_kind(text, read, "algebraic")
+    if not (rhs or definitions or initial or algebraic or _equations(read)):
         raise LanguageError("the text holds no equation; write x' = ... and x(0) = ..., or name = ...")
-    _check_one_meaning(text, rhs, definitions)
-    _check_initial_values(text, rhs, definitions, initial)
-    _check_tables(text, tables or (), rhs, definitions)
-    parameters = _parameters(text, read, time, rhs, definitions, tables or ())
-    called = _called_tables(text, read, time, rhs, {*parameters, *definitions}, tables)
+    _check_one_meaning(text, {"{}' = ...": rhs, "{} = ...": definitions, "algebraic {} ~ ...": algebraic})
+    _check_initial_values(text, rhs, {**definitions, **algebraic}, initial)
+    _check_tables(text, tables or (), rhs, {**definitions, **algebraic})
+    parameters = _parameters(text, read, time, rhs, {**definitions, **algebraic}, tables or ())
+    called = _called_tables(text, read, time, rhs, {*parameters, *definitions, *algebraic}, tables)
     with_formula = {**definitions, **{initial_name(name): one for name, one in initial.items()}}
     names = _used_names(with_formula, rhs)
     _check_acyclic(text, with_formula, names)
-    _check_initial_dependence(text, initial, {time, *rhs}, names, time)
     _check_intervals(text, read, names, time)
-    check_targets(text, events, rhs, (*parameters, *definitions), {*(tables or ()), *called})
-    check_times(text, events, time, rhs, names)
+    check_targets(text, events, rhs, (*parameters, *definitions), {*(tables or ()), *called}, algebraic)
     refuse_tables_in_times(text, events, called)
 
-    symbols = {name: SX.sym(name) for name in (time, *rhs, *parameters, *definitions, *map(initial_name, rhs))}
+    every = (time, *rhs, *parameters, *definitions, *algebraic, *map(initial_name, rhs))
+    symbols = {name: SX.sym(name) for name in every}
     table_symbols = {name: table_symbol(name) for name in (tables if tables is not None else called)}
     holding, aggregates = Holding.of(events, parameters, definitions, symbols), Aggregates(intervals=True)
     before = Namespace(time, rhs.keys(), symbols, table_symbols)
     namespace = Namespace(time, rhs.keys(), {**symbols, **holding.parameters}, table_symbols, aggregates)
+    formulas = {name: holding.definition(name, lower(text, one.right, namespace)) for name, one in definitions.items()}
+    blocks, unknowns = read_unknowns(text, algebraic, _equations(read), formulas, names, before, namespace)
+    names |= {name: [symbol.name() for symbol in symbols_in(one)] for name, one in unknowns.items()}
+    _check_acyclic(text, {**with_formula, **algebraic}, names)
+    _check_initial_dependence(text, initial, {time, *rhs}, names, time)
+    check_times(text, events, time, rhs, names)
     equations = Equations(
         time=time,
         states=(*rhs, *holding.symbols),
@@ -79,14 +86,14 @@ def read_equations(text: str, time: str = "t", tables: Collection[str] | None = 
         rhs={name: lower(text, one.right, namespace) for name, one in rhs.items()}
         | dict.fromkeys(holding.symbols, SX(0.0)),
         initial={name: lower(text, initial[name].right, before) for name in rhs} | dict(holding.initial),
-        definitions={
-            name: holding.definition(name, lower(text, one.right, namespace)) for name, one in definitions.items()
-        },
+        definitions={**formulas, **unknowns},
         symbols={**symbols, **holding.symbols},
         tables={name: table_symbols[name] for name in called},
         events=time_events(text, events, holding, before, namespace),
         state_events=state_events(text, events, holding, namespace),
         held=tuple(holding.symbols),
+        algebraic=tuple(algebraic),
+        implicit=blocks,
     )
     return with_gathered(equations, aggregates.gathered)
 
@@ -98,7 +105,12 @@ def _read(text: str, tokens: Sequence[Token], time: str) -> Statement | EventSta
 
 
 def _of_kind(text: str, read: _Read, kind: str) -> dict[str, Statement]:
-    written = {"derivative": "{}' = ...", "initial": "{}(0) = ...", "definition": "{} = ..."}[kind]
+    written = {
+        "derivative": "{}' = ...",
+        "initial": "{}(0) = ...",
+        "definition": "{} = ...",
+        "algebraic": "algebraic {} ~ ...",
+    }[kind]
     by_name: dict[str, Statement] = {}
     for one in read:
         if isinstance(one, EventStatement) or one.kind != kind:
@@ -111,11 +123,19 @@ def _of_kind(text: str, read: _Read, kind: str) -> dict[str, Statement]:
     return by_name
 
 
-def _check_one_meaning(text: str, rhs: _Table, definitions: _Table) -> None:
-    for name in rhs:
-        if name in definitions:
-            places = [(rhs[name].name, f"{name}' = ..."), (definitions[name].name, f"{name} = ...")]
-            (first, earlier), (second, later) = sorted(places, key=lambda place: place[0].line)
+def _equations(read: _Read) -> list[Statement]:
+    return [one for one in read if isinstance(one, Statement) and one.kind == "equation"]
+
+
+def _check_one_meaning(text: str, tables: Mapping[str, _Table]) -> None:
+    """Refuse names that are given two meanings; `tables` are statements by how each meaning is written."""
+    seen: dict[str, list[tuple[Token, str]]] = {}
+    for written, table in tables.items():
+        for name, one in table.items():
+            seen.setdefault(name, []).append((one.name, written.format(name)))
+    for places in seen.values():
+        if len(places) > 1:
+            (first, earlier), (second, later), *_ = sorted(places, key=lambda place: place[0].line)
             message = f"'{later}' contradicts '{earlier}' in line {first.line}; a name has one meaning"
             raise error_at(text, second, f"{message}: rename or remove one")
 
@@ -125,7 +145,9 @@ def _check_initial_values(text: str, rhs: _Table, definitions: _Table, initial: 
         if name in rhs:
             continue
         if name in definitions:
-            reason = f"'{name}' is a definition (line {definitions[name].name.line}), not a state"
+            other = definitions[name]
+            kind = "an algebraic unknown" if other.kind == "algebraic" else "a definition"
+            reason = f"'{name}' is {kind} (line {other.name.line}), not a state"
         else:
             reason = f"'{name}' has no equation {name}' = ..."
         hint = nearest(name, rhs) or "; add the equation or remove this line"

@@ -1,8 +1,10 @@
 """Statements: the left side says what an equation defines.
 
-x' = expr      differential equation
-x(0) = expr    initial value
-name = expr    definition
+x' = expr           differential equation
+x(0) = expr         initial value
+name = expr         definition
+algebraic x ~ expr  algebraic unknown, with a guess
+0 = expr            equation for the algebraic unknowns in it
 
 Events (``at t=5: x += 1``, ``when x > 1: x = 0``) are read by `odefit.model.event_statements` and `when_statements`.
 """
@@ -19,10 +21,9 @@ from odefit.model.names import fault_of_name
 from odefit.model.nodes import Node
 from odefit.model.tokens import Token, error_at, unsupported_at
 
-Kind = Literal["derivative", "initial", "definition"]
+Kind = Literal["derivative", "initial", "definition", "algebraic", "equation"]
 
 _UNSUPPORTED = {
-    "algebraic": "algebraic equations",
     "field": "fields over a grid",
 }
 _SHAPES: dict[tuple[str, ...], Kind] = {
@@ -41,14 +42,17 @@ class Statement:
     kind
         What it defines.
     name
-        The name on the left side.
+        The name on the left side; the zero of an equation.
     right
-        The right side.
+        The right side; of an algebraic unknown the guess.
+    written
+        The text of an equation.
     """
 
     kind: Kind
     name: Token
     right: Node
+    written: str = ""
 
     @property
     def expressions(self) -> tuple[Node, ...]:
@@ -58,12 +62,16 @@ class Statement:
 
 def read_statement(text: str, tokens: Sequence[Token], time: str) -> Statement:
     """Read one statement of `text`."""
+    if tokens[0].value == "algebraic" and not _names_something(tokens):
+        return _read_algebraic(text, tokens, time)
     _refuse_unsupported(text, tokens)
     split = _top_level_equal(tokens)
     if split is None:
         raise error_at(text, tokens[0], _no_equation(tokens))
     left, right = tokens[:split], tokens[split + 1 :]
     _refuse_second_equal(text, tokens[split], right)
+    if [token.type for token in left] == ["NUMBER"] and float(left[0].value) == 0.0:
+        return Statement("equation", left[0], parse(text, right), _written(text, tokens))
     kind = _SHAPES.get(tuple(token.type for token in left))
     if kind is None or (kind == "initial" and float(left[2].value) != 0.0):
         raise _explain_left(text, tokens[split], left, time)
@@ -73,13 +81,42 @@ def read_statement(text: str, tokens: Sequence[Token], time: str) -> Statement:
     return Statement(kind, left[0], parse(text, right))
 
 
+def _read_algebraic(text: str, tokens: Sequence[Token], time: str) -> Statement:
+    """Read ``algebraic x ~ guess``."""
+    advice = "write algebraic x ~ 0.5, a name and a guess"
+    if len(tokens) == 1 or tokens[1].type != "NAME":
+        raise error_at(text, tokens[min(1, len(tokens) - 1)], f"the name of an algebraic unknown is missing; {advice}")
+    name = tokens[1]
+    if name.value == "field" and len(tokens) > 2 and tokens[2].type == "NAME":
+        raise unsupported_at(text, name, _UNSUPPORTED["field"])
+    fault = fault_of_name(name.value, time)
+    if fault is not None:
+        raise error_at(text, name, fault)
+    if len(tokens) < 4 or tokens[2].value != "~":
+        place = tokens[min(2, len(tokens) - 1)]
+        raise error_at(text, place, f"an algebraic unknown has a guess, from which it is found; {advice}")
+    return Statement("algebraic", name, parse(text, tokens[3:]))
+
+
+def _written(text: str, tokens: Sequence[Token]) -> str:
+    """Return a statement as it was written, on one line."""
+    lines = text.splitlines()
+    first, last = tokens[0], tokens[-1]
+    if first.line == last.line:
+        return lines[first.line - 1][first.column - 1 : last.end - 1]
+    return " ".join(token.value for token in tokens)
+
+
+def _names_something(tokens: Sequence[Token]) -> bool:
+    """Tell whether a statement gives its first word a meaning, which such a word cannot have."""
+    following = tuple(token.type for token in tokens[1:3])
+    return following[:1] in (("EQUAL",), ("PRIME",)) or following == ("LPAR", "NUMBER")
+
+
 def _refuse_unsupported(text: str, tokens: Sequence[Token]) -> None:
-    first, following = tokens[0], tuple(token.type for token in tokens[1:3])
-    names_something = following[:1] in (("EQUAL",), ("PRIME",)) or following == ("LPAR", "NUMBER")
-    if first.value in _UNSUPPORTED and not names_something:
+    first = tokens[0]
+    if first.value in _UNSUPPORTED and not _names_something(tokens):
         raise unsupported_at(text, first, _UNSUPPORTED[first.value])
-    if first.type == "NUMBER" and float(first.value) == 0.0 and following[:1] == ("EQUAL",):
-        raise unsupported_at(text, first, _UNSUPPORTED["algebraic"])
 
 
 def _top_level_equal(tokens: Sequence[Token]) -> int | None:

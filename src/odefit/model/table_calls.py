@@ -92,7 +92,9 @@ def calls_in(out: SX) -> list[tuple[str, tuple[SX, ...]]]:
     found: list[tuple[str, tuple[SX, ...]]] = []
 
     def note(table: SX, arguments: tuple[SX, ...]) -> SX:
-        found.append((table.name().removesuffix(_MARK), arguments))
+        name = table_of_symbol(table.name())
+        if name is not None:  # not a block of algebraic unknowns
+            found.append((name, arguments))
         return call_table(table, arguments)
 
     with_calls_replaced(out, note)

@@ -14,6 +14,7 @@ from odefit.errors import ModelError, OdefitError, nearest
 from odefit.model.dependencies import path_to, symbols_in
 from odefit.model.equations import Equations
 from odefit.model.expression import Expression
+from odefit.model.implicit import StructureFault, implicit_definitions
 from odefit.model.lowering import Namespace, expression_from_text
 from odefit.model.names import checked_name, checked_time, initial_name, normal_form
 from odefit.model.table_calls import table_of_symbol
@@ -64,15 +65,19 @@ def trace_equations(
     initial: Initial,
     observables: Traced | None = None,
     time: str = "t",
+    algebraic: Mapping[str, Any] | None = None,
+    equations: Traced | None = None,
 ) -> Equations:
     """Trace the functions of `Model.from_function`, which describes the arguments."""
     time = checked_time(time)
     state_names = _checked_names(states, "state", time)
     parameter_names = _checked_names(parameters, "parameter", time)
-    symbols = {name: SX.sym(name) for name in (time, *state_names, *parameter_names)}
-    _refuse_repeated((*state_names, *parameter_names))
+    unknown_names = _checked_names(algebraic or (), "algebraic unknown", time)
+    symbols = {name: SX.sym(name) for name in (time, *state_names, *parameter_names, *unknown_names)}
+    _refuse_repeated((*state_names, *parameter_names, *unknown_names))
     t = Expression(symbols[time])
-    y = Values("state", {name: symbols[name] for name in state_names})
+    role = "state or algebraic unknown" if unknown_names else "state"
+    y = Values(role, {name: symbols[name] for name in (*state_names, *unknown_names)})
     p = Values("parameter", {name: symbols[name] for name in parameter_names})
 
     derivatives = _by_state(_call(rhs, "rhs", t, y, p), state_names, "rhs")
@@ -82,18 +87,38 @@ def trace_equations(
         checked_name(name, "observable", time): _traced_value(value, f"observable {name!r}")
         for name, value in observed.items()
     }
-    _refuse_repeated((*state_names, *parameter_names, *definitions))
-    tables = _unite_tables(right_sides, definitions)
-    _refuse_repeated((*state_names, *parameter_names, *definitions, *tables))
-    _refuse_foreign({**right_sides, **definitions}, {**symbols, **{f"{name}()": one for name, one in tables.items()}})
+    zeros = {} if equations is None else _call(equations, "equations", t, y, p)
+    residuals = {str(name): _traced_value(value, f"equation {name!r}") for name, value in zeros.items()}
+    named = (*state_names, *parameter_names, *unknown_names, *definitions)
+    _refuse_repeated(named)
+    tables = _unite_tables(right_sides, definitions, residuals)
+    _refuse_repeated((*named, *tables))
+    every = {**{f"equation {name}": one for name, one in residuals.items()}, **right_sides, **definitions}
+    _refuse_foreign(every, {**symbols, **{f"{name}()": one for name, one in tables.items()}})
 
     symbols |= {name: SX.sym(name) for name in (*definitions, *map(initial_name, state_names))}
     initial_values = _by_state(_call(initial, "initial", p) if callable(initial) else initial, state_names, "initial")
     namespace = Namespace(time, state_names, symbols, tables)
-    starts = {name: _initial_value(value, name, namespace) for name, value in initial_values.items()}
-    _refuse_foreign(starts, symbols)
-    _refuse_varying(starts, definitions, namespace)
-    return Equations(time, state_names, parameter_names, right_sides, starts, definitions, symbols, tables)
+    starts = {name: _value_at_start(value, "initial value", name, namespace) for name, value in initial_values.items()}
+    guesses = {
+        name: _value_at_start(value, "guess", name, namespace)
+        for name, value in zip(unknown_names, (algebraic or {}).values(), strict=True)
+    }
+    _refuse_foreign({**starts, **guesses}, symbols)
+    _refuse_varying("guess", guesses, dict.fromkeys(unknown_names, symbols[time]) | definitions, namespace)
+    try:
+        blocks, calls = implicit_definitions(
+            guesses, [(one, f"0 = ... of {name!r}") for name, one in residuals.items()], definitions, symbols
+        )
+    except StructureFault as fault:
+        where = "" if fault.equation is None else f"equation {list(residuals)[fault.equation]!r}: "
+        raise ModelError(f"{where}{fault}") from None
+    definitions |= calls
+    _refuse_varying("initial value", starts, definitions, namespace)
+    return Equations(
+        time, state_names, parameter_names, right_sides, starts, definitions, symbols, tables,
+        algebraic=unknown_names, implicit=blocks,
+    )  # fmt: skip
 
 
 def _unite_tables(*groups: dict[str, SX]) -> dict[str, SX]:
@@ -163,10 +188,10 @@ def _traced_value(value: object, what: str) -> SX:
     raise ModelError(f"{what} has to be an expression or a number, got {_described(value)}")
 
 
-def _initial_value(value: object, state: str, namespace: Namespace) -> SX:
+def _value_at_start(value: object, what: str, name: str, namespace: Namespace) -> SX:
     if isinstance(value, str):
         return expression_from_text(value, namespace)
-    return _traced_value(value, f"initial value of {state!r}")
+    return _traced_value(value, f"{what} of {name!r}")
 
 
 def _refuse_foreign(expressions: Mapping[str, SX], symbols: Mapping[str, SX]) -> None:
@@ -179,15 +204,15 @@ def _refuse_foreign(expressions: Mapping[str, SX], symbols: Mapping[str, SX]) ->
             raise ModelError(f"{name!r} uses an expression that was kept from another model; compute it anew")
 
 
-def _refuse_varying(starts: Mapping[str, SX], definitions: Mapping[str, SX], namespace: Namespace) -> None:
-    """Refuse initial values that depend on time or states, also through definitions."""
+def _refuse_varying(what: str, starts: Mapping[str, SX], definitions: Mapping[str, SX], namespace: Namespace) -> None:
+    """Refuse initial values or guesses that depend on time or states, also through definitions."""
     varying = {namespace.time, *namespace.states}
     needs = {name: [symbol.name() for symbol in symbols_in(sx)] for name, sx in definitions.items()}
     for name, sx in starts.items():
         used = [] if sx.is_constant() else [symbol.name() for symbol in symbols_in(sx)]
         chain = path_to(used, varying, needs)
         if chain:
-            message = f"the initial value of {name!r} depends on {' -> '.join(map(repr, chain))}"
+            message = f"the {what} of {name!r} depends on {' -> '.join(map(repr, chain))}"
             raise ModelError(f"{message}, which varies in time; use numbers and parameters only")
 
 

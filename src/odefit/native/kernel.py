@@ -102,17 +102,30 @@ _IndexDataCacheFile: Any = caching.IndexDataCacheFile
 
 
 class _KernelFiles(_IndexDataCacheFile):
-    """Index and machine code of one kernel on disk; freshness is the folder's name."""
+    """Index and machine code of one kernel on disk; freshness is the folder's name.
+
+    A signature may have types of another module, such as the room of an integrator of one's own, which exists in some
+    processes only.  Therefore each is stored by itself; those that mean nothing here stay what they are, and keep their
+    files.
+    """
 
     def __init__(self, name: str) -> None:
         super().__init__("", f"{name}-numba-{numba.__version__}", _folder_name())
 
     def _load_index(self) -> dict[Any, str]:
         content = self._read(self._index_name)
-        return {} if content is None else pickle.loads(content)
+        index: dict[Any, str] = {}
+        for stored, name in [] if content is None else pickle.loads(content):
+            try:
+                key = pickle.loads(stored)
+            except (ImportError, AttributeError):
+                key = stored
+            index[key] = name
+        return index
 
     def _save_index(self, overloads: dict[Any, str]) -> None:
-        write_cached(kernel_folder() / self._index_name, _FILE_MARK, dumps(overloads))
+        entries = [(key if isinstance(key, bytes) else dumps(key), name) for key, name in overloads.items()]
+        write_cached(kernel_folder() / self._index_name, _FILE_MARK, dumps(entries))
 
     def _load_data(self, name: str) -> Any:
         content = self._read(name)

@@ -177,3 +177,16 @@ def _array(context: Any, builder: Any, kind: Any, address: Any, size: Any) -> An
         meminfo=None,
     )
     return array._getvalue()
+
+
+def _floats_at(typingctx: Any, address: Any, size: Any) -> Any:
+    """``floats_at(address, size)``: the numbers at an address, as an array that owns nothing."""
+    kind = types.Array(types.float64, 1, "C")
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _array(context, builder, kind, arguments[0], arguments[1])
+
+    return kind(types.int64, types.int64), codegen
+
+
+floats_at: Any = intrinsic(_floats_at)

@@ -35,7 +35,7 @@ _ROUNDING = 1e-9
 
 def condition_names(experiments: Iterable[Experiment]) -> tuple[str, ...]:
     """Return the names that some experiment sets, initial values left out."""
-    every = (name for one in experiments for period in one.periods for name in period.overrides)
+    every = (name for one in experiments for period in one.shown for name in period.overrides)
     return tuple(dict.fromkeys(name for name in every if state_of_initial(name) is None))
 
 
@@ -56,7 +56,7 @@ def _is_condition(problem: Problem, experiment: Experiment, name: str, rows: npt
     """Tell whether `name` is a condition of `experiment`; compare the measurements in `rows`."""
     data = problem.measurements
     number = _number(problem, experiment, name)
-    is_set = any(name in period.overrides for period in experiment.periods)
+    is_set = any(name in period.overrides for period in experiment.shown)
     if math.isfinite(number):
         far = np.abs(data.value - number) > _ROUNDING * np.maximum(np.abs(data.value), abs(number))
         source = f"experiment '{experiment.name}' sets '{name}' to" if is_set else f"'{name}' is"

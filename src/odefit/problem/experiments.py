@@ -21,14 +21,15 @@ class Period(Value):
     Attributes
     ----------
     start
-        Where it begins; -inf means pre-equilibration.  That of a later period may be the text of an expression of
-        parameters.
+        Where it begins.  That of a later period may be the text of an expression of parameters.  -inf: the time before
+        the experiment, which then begins with the steady state of these conditions.
     overrides
         What the experiment replaces: a parameter's or definition's name, or an initial value written
-        ``"A(0)"``, to a number or the text of an expression.  What the first period replaces holds all the time, what a
-        later one does in it alone, where ``"A(0)"`` is the value with which the state goes on.
+        ``"A(0)"``, to a number or the text of an expression.  What the first period replaces holds all the time, the
+        time before included; what any other one does holds in it alone.  In a later one ``"A(0)"`` is the value with
+        which the state goes on.
     steady_state
-        Begin from the steady state of these conditions.
+        Whether it lasts until nothing changes any more: true of the time before an experiment, and of no other.
     """
 
     start: float | str = 0.0
@@ -37,9 +38,14 @@ class Period(Value):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "overrides", FrozenMapping(self.overrides))
-        if self.steady_state or self.start == -math.inf:
-            raise UnsupportedError("an experiment that starts from a steady state")
-        if not isinstance(self.start, str) and not math.isfinite(self.start):
+        if self.start == -math.inf:
+            object.__setattr__(self, "steady_state", True)
+        elif self.steady_state:
+            raise UnsupportedError(
+                f"a period that begins at {self.start} and lasts until nothing changes; one that begins at -inf is the "
+                "time before an experiment that starts from a steady state"
+            )
+        elif not isinstance(self.start, str) and not math.isfinite(self.start):
             raise ProblemError(f"an experiment starts at {self.start}; give a finite time.")
         for name, value in self.overrides.items():
             if not isinstance(value, str) and not math.isfinite(value):
@@ -53,7 +59,8 @@ class Experiment(Value):
     Attributes
     ----------
     periods
-        At least one, in order of time; see `odefit.problem.periods`.
+        At least one, in order of time; see `odefit.problem.periods`.  One that begins at -inf, and comes first, is the
+        time before the experiment: see `odefit.problem.equilibration`.
     tables
         Tables that replace those of the problem: name to `Table`, or to a number for one that is constant.
     events
@@ -79,6 +86,13 @@ class Experiment(Value):
         object.__setattr__(self, "until", one_nan(self.until))
         if not self.periods:
             raise ProblemError(f"experiment '{self.name}' has no period; give at least Period(start).")
+        if self.first.steady_state:
+            raise ProblemError(
+                f"experiment '{self.name}' has nothing but a time before its start; give the period with which it "
+                "begins, Period(0.0) say."
+            )
+        if any(period.steady_state for period in self.later):
+            raise ProblemError(f"experiment '{self.name}': a period that begins at -inf comes before all others.")
         if isinstance(self.first.start, str):
             raise ProblemError(
                 f"experiment '{self.name}' starts at '{self.first.start}'; the start of an experiment is a number "
@@ -93,15 +107,27 @@ class Experiment(Value):
             raise ProblemError(f"experiment '{self.name}' has use = '{self.use}'; the uses are {', '.join(USES)}.")
 
     @property
+    def before(self) -> Mapping[str, float | str] | None:
+        """What is replaced in the time before it; None if it begins with the initial state of the model."""
+        first, *_ = self.periods
+        return first.overrides if first.steady_state else None
+
+    @property
+    def shown(self) -> tuple[Period, ...]:
+        """All periods but the time before it."""
+        first, *others = self.periods
+        return tuple(others) if first.steady_state and others else self.periods
+
+    @property
     def first(self) -> Period:
         """The period with which it begins."""
-        first, *_ = self.periods
+        first, *_ = self.shown
         return first
 
     @property
     def later(self) -> tuple[Period, ...]:
-        """The other periods."""
-        _, *later = self.periods
+        """The periods behind the first one."""
+        _, *later = self.shown
         return tuple(later)
 
     @property

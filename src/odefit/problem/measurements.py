@@ -80,7 +80,8 @@ class Measurements(Value):
     experiment, observable
         Names.
     time, value
-        When and what; a missing value is NaN and is left out of every sum.
+        When and what; a missing value is NaN and is left out of every sum.  A time of inf means the steady state that
+        the experiment comes to behind its last event.
     row
         Which values were taken together (the line of the data file): kept for criteria that need
         whole rows.
@@ -178,7 +179,7 @@ class Measurements(Value):
         """Refuse what no single measurement may be."""
         sigma, weight = self.sigma_numbers, self.weight
         self.refuse(
-            ~np.isfinite(self.time),
+            np.isnan(self.time) | (self.time == -np.inf),
             lambda i: f"the time is {self.time[i]:g}; every value needs the time at which it was taken.",
         )
         self.refuse(

@@ -45,8 +45,7 @@ def changes_of_periods(model: Model, experiment: Experiment) -> tuple[PeriodChan
     """Return what is set where the later periods begin, in order."""
     changes: list[PeriodChange] = []
     names = _replaced_later(experiment)
-    before = experiment.periods
-    for previous, period in zip(before, experiment.later, strict=False):
+    for previous, period in zip(experiment.shown, experiment.later, strict=False):
         place = (period.start, previous.start)
         for name, value in period.overrides.items():
             state = state_of_initial(name)
@@ -100,6 +99,9 @@ def _check_name(model: Model, experiment: Experiment, where: str, name: str) -> 
         )
     if name in model.tables or name in experiment.tables:
         raise UnsupportedError(f"{where}, which replaces the table '{name}'")
+    fault = model.fault_of_replacing(name)
+    if fault is not None:
+        raise UnsupportedError(f"{where} sets '{name}': {fault}")
     if name not in model.parameters and name not in model.definitions:
         known = (*model.parameters, *model.definitions)
         raise ProblemError(f"{where} sets '{name}', which the model does not have{suggestion(name, known)}")

@@ -19,6 +19,7 @@ from odefit.model import Model
 from odefit.model.kept import Kept
 from odefit.problem.arguments import check_cells
 from odefit.problem.conditions import conditions_among
+from odefit.problem.equilibration import check_before
 from odefit.problem.event_times import event_times, with_rates_of_doses
 from odefit.problem.experiments import Experiment
 from odefit.problem.measurements import Measurements
@@ -183,6 +184,7 @@ class Problem:
             object.__setattr__(self, name, FrozenMapping(getattr(self, name)))
         for one in self.experiments:
             check_periods(self.model, one)
+            check_before(self.model, one)
         model = with_rates_of_doses(with_held_of_periods(self.model, self.experiments), self.experiments)
         object.__setattr__(self, "model", model)
         parts = (self.model, self.parameters, self.experiments, self.measurements, self.constraints, self.noise)
@@ -251,9 +253,12 @@ class Problem:
         return experiment.tables[name] if name in experiment.tables else self.tables[name]
 
     def end_of(self, experiment: Experiment) -> float:
-        """Return where an experiment ends: at `until` or the last datum, whatever is later; NaN if there is neither."""
+        """Return where an experiment ends: at `until` or the last datum, whatever is later; NaN if there is neither.
+
+        Data of its steady state do not count.
+        """
         data = self.measurements
-        ends = data.time[data.experiment == experiment.name]
+        ends = data.time[(data.experiment == experiment.name) & np.isfinite(data.time)]
         return float(np.fmax(experiment.until, ends.max() if ends.size else np.nan))
 
     def event_times(self, estimates: Mapping[str, float], e: int) -> list[float]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import casadi as ca
 
+from odefit.model.implicit import is_block_symbol, unknowns_of_symbol
 from odefit.model.table_calls import table_of_symbol
 from odefit.problem.experiments import Experiment
 
@@ -20,15 +21,21 @@ def symbol_of(problem: Problem, name: str) -> Any:
 
 
 def names_in(expression: Any) -> set[str]:
-    """Return the names of the symbols that stand in an expression; tables are none."""
+    """Return the names of the symbols that stand in an expression; tables and blocks of unknowns are none."""
     names = {symbol.name() for symbol in ca.symvar(ca.SX(expression))}
-    return {name for name in names if table_of_symbol(name) is None}
+    return {name for name in names if table_of_symbol(name) is None and not is_block_symbol(name)}
 
 
 def tables_in(expression: Any) -> set[str]:
     """Return the names of the tables that are called in an expression."""
     tables = (table_of_symbol(symbol.name()) for symbol in ca.symvar(ca.SX(expression)))
     return {name for name in tables if name is not None}
+
+
+def unknowns_in(expression: Any) -> set[str]:
+    """Return the blocks of algebraic unknowns in a resolved expression, by the names of their unknowns."""
+    names = {symbol.name() for symbol in ca.symvar(ca.SX(expression))}
+    return {unknowns_of_symbol(name) for name in names if is_block_symbol(name)}
 
 
 def computed_parameters(problem: Problem) -> dict[str, Any]:

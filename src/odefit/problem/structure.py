@@ -94,6 +94,7 @@ class Structure:
         texts += [entry.expression for entry in self.noise.values() if entry.expression is not None]
         for experiment in self.experiments:
             texts += [value for value in experiment.overrides.values() if isinstance(value, str)]
+            texts += [value for value in (experiment.before or {}).values() if isinstance(value, str)]
             values = (value for dose in experiment.events for value in (dose.time, dose.amount, dose.duration))
             texts += [value for value in values if isinstance(value, str)]
         names = {name for table in self.tables.values() for name in table.names}

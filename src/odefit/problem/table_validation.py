@@ -64,6 +64,7 @@ def _expressions(problem: Problem) -> Iterator[Any]:
     yield from (event.condition for event in model.state_events)
     texts = [p.expression for p in problem.parameters if p.expression is not None]
     texts += [value for e in problem.experiments for value in e.overrides.values() if isinstance(value, str)]
+    texts += [value for e in problem.experiments for value in (e.before or {}).values() if isinstance(value, str)]
     texts += [noise.expression for noise in problem.noise.values() if noise.expression is not None]
     for text in texts:
         yield problem.expression(text)

@@ -9,6 +9,7 @@ import casadi as ca
 import numpy as np
 
 from odefit.errors import OdefitError, ProblemError, UnsupportedError, suggestion
+from odefit.model import Model
 from odefit.model.events import name_of_held
 from odefit.model.names import initial_name, state_of_initial
 from odefit.problem.arguments import check_arguments, check_cells, check_names
@@ -16,9 +17,11 @@ from odefit.problem.derived import check_quantities, quantities_by_text, quantit
 from odefit.problem.event_validation import check_doses, check_events, refuse_tables, texts_of_doses
 from odefit.problem.intervals import check_intervals
 from odefit.problem.noise import check_expressions, check_measured, standard_deviations
+from odefit.problem.resolution import unknowns_in
 from odefit.problem.table_validation import check_tables
 
 if TYPE_CHECKING:
+    from odefit.problem.experiments import Experiment
     from odefit.problem.problem import Problem
 
 
@@ -107,11 +110,23 @@ def _check_overrides(problem: Problem) -> None:
                     f"experiment '{experiment.name}' sets '{name}', which the model does not have"
                     f"{suggestion(name, model.names)}"
                 )
-            if name in model.definitions and name in model.changed_by_events:
-                raise UnsupportedError(
-                    f"experiment '{experiment.name}' sets '{name}', a definition that an event changes too; make it a "
-                    "parameter: remove its equation, and give its value in [parameters]"
-                )
+            fault = model.fault_of_replacing(name)
+            if fault is not None:
+                raise UnsupportedError(f"experiment '{experiment.name}' sets '{name}': {fault}")
+            _refuse_held_definition(model, experiment, name)
+        for name in experiment.before or ():
+            fault = model.fault_of_replacing(name)
+            if fault is not None:
+                raise UnsupportedError(f"experiment '{experiment.name}' sets '{name}' before its start: {fault}")
+            _refuse_held_definition(model, experiment, name)
+
+
+def _refuse_held_definition(model: Model, experiment: Experiment, name: str) -> None:
+    if name in model.definitions and name in model.changed_by_events:
+        raise UnsupportedError(
+            f"experiment '{experiment.name}' sets '{name}', a definition that an event changes too; make it a "
+            "parameter: remove its equation, and give its value in [parameters]"
+        )
 
 
 def _check_expressions(problem: Problem) -> set[str]:
@@ -148,9 +163,11 @@ def _check_expressions(problem: Problem) -> set[str]:
         if parameter.expression is not None:
             look(parameter.expression, f"the expression of '{parameter.name}'", moving | by_events)
     for experiment in problem.experiments:
-        for name, value in experiment.overrides.items():
+        before = {f"'{name}' in 'before' of": (name, value) for name, value in (experiment.before or {}).items()}
+        values = {f"'{name}' in": (name, value) for name, value in experiment.overrides.items()}
+        for what, (name, value) in {**values, **before}.items():
             if isinstance(value, str):
-                where = f"'{name}' in experiment '{experiment.name}'"
+                where = f"{what} experiment '{experiment.name}'"
                 if state_of_initial(name) is not None:
                     look(value, where, moving, at_start=True)
                 else:  # what an event changes is a number before
@@ -168,6 +185,8 @@ def _check_expressions(problem: Problem) -> set[str]:
             along = {one: words for one, words in by_events.items() if one not in model.gathered}
             look(noise.expression, f"[noise] {name}", along)
     for rule in problem.rules:
+        for name in sorted(unknowns_in(problem.model.resolve([problem.expression(rule.expression)])[0])):
+            raise UnsupportedError(f"the algebraic unknown '{name}' in a rule (\"{rule.expression}\")")
         look(rule.expression, f'the rule "{rule.expression} ~ ..."', shared)
     derived = quantities_by_text(problem)
     used.update(quantities_of(problem).model.parameters if derived else ())
@@ -221,9 +240,24 @@ def check_measurements(problem: Problem) -> None:
             )
         if experiments[name].use == "predict":
             raise ProblemError(f'experiment \'{name}\' has data but use = "predict"; write "fit" or "validate".')
+    _check_at_rest(problem)
     check_intervals(problem)
     check_quantities(problem)
     _ = problem.structure.slots  # refuses columns that do not
+
+
+def _check_at_rest(problem: Problem) -> None:
+    """Refuse what has no value in a steady state, which data at an infinite time are of."""
+    data, model = problem.measurements, problem.model
+    at_rest = np.isinf(data.time)
+    for name in dict.fromkeys(data.observable[at_rest].tolist()) if model.gathered else ():
+        if problem.depends_on(model.symbols[name], tuple(model.gathered)):
+            data.refuse(
+                at_rest & (data.observable == name),
+                lambda i: (
+                    f"a steady state has no '{data.observable[i]}', an aggregate over {model.time}; give a finite time."
+                ),
+            )
 
 
 def _check_noise(problem: Problem) -> None:

@@ -36,8 +36,11 @@ class CheckReport:
 def check(problem: Problem) -> CheckReport:
     """Describe `problem`, evaluate it at the start values and test its Jacobian."""
     lines = [problem.title] if problem.title else []
-    lines += _paragraph("States", problem.model.shown or ["none: an explicit model"])
-    lines += _paragraph("Definitions", problem.model.definitions or ["none"])
+    model = problem.model
+    kind = "implicit" if model.algebraic else "explicit"
+    lines += _paragraph("States", model.shown or [f"none: an {kind} model"])
+    lines += _paragraph("Definitions", [name for name in model.definitions if name not in model.algebraic] or ["none"])
+    lines += _unknowns(problem)
     lines += _parameters(problem)
     lines += _tables(problem)
     lines += _experiments(problem)
@@ -51,6 +54,16 @@ def check(problem: Problem) -> CheckReport:
 
 def _paragraph(title: str, words: Iterable[str]) -> list[str]:
     return textwrap.wrap(f"{title}: {', '.join(words)}", _WIDTH, subsequent_indent="  ")
+
+
+def _unknowns(problem: Problem) -> list[str]:
+    """Say which algebraic unknowns are solved for together, from which equations."""
+    title = "Algebraic unknowns; of several solutions the one that continues the guess"
+    lines = [title] if problem.model.algebraic else []
+    for block in problem.model.implicit:
+        words = f"  {', '.join(block.unknowns)}: {'; '.join(block.equations)}"
+        lines += textwrap.wrap(words, _WIDTH, subsequent_indent="    ")
+    return lines
 
 
 def _parameters(problem: Problem) -> list[str]:
@@ -117,8 +130,14 @@ def _experiments(problem: Problem) -> list[str]:
         words = [", ".join(counts) if counts else "no data: a prediction"]
         if experiment.use == "validate":
             words.append("scored, not fitted")
+        at_rest = int(np.sum(mine & used & np.isinf(data.time)))
+        if at_rest:
+            words.append(f"{at_rest} of them of the steady state" if at_rest < np.sum(mine & used) else "steady states")
         if experiment.overrides:
             words.append(f"with {_replaced(experiment.overrides)}")
+        if experiment.before is not None:
+            before = _replaced(experiment.before)
+            words.append(f"from the steady state{' of ' if before else ' of these conditions'}{before}")
         for period in experiment.later:
             words.append(f"from {_shown(period.start)} on {_replaced(period.overrides) or 'as at the start'}")
         lines += textwrap.wrap(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from odefit.problem import Problem
 
 
@@ -23,5 +25,7 @@ def time_label(problem: Problem) -> str:
 
 
 def words_for_time(problem: Problem, time: float) -> str:
-    """Say which time is meant: "t = 5 min"."""
+    """Say which time is meant: "t = 5 min"; an infinite one is that of the steady state."""
+    if math.isinf(time):
+        return f"{problem.model.time} = inf"
     return f"{problem.model.time} = {time:g} {time_unit(problem)}".rstrip()

@@ -136,7 +136,7 @@ def _misfit(result: FitResult) -> list[str]:
     residuals = result.uncertainty.residuals
     unit = unit_of(residuals.value)  # squares of very small and very large residuals are no numbers
     residuals = residuals.in_units_of(unit)
-    several = len(result.plan.data.of_experiment) > 1
+    several = len({o.experiment for o in result.plan.data.of_experiment}) > 1
     contributions = misfits(residuals, by_observable=not several)
     total = sum(row.sum_of_squares for row in contributions)
     if len(contributions) < 2 or not total > 0:

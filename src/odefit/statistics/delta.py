@@ -117,16 +117,23 @@ def prediction_band(
     everything = np.concatenate((slots, seeds.p, [np.nan]))  # the last one answers for numbers
     a = np.where(source < 0, number, everything[source])
     u = compiled.new_inputs(e)
+    start = problem.experiments[e].start
+    curves.begin(start, seeds.y0, seeds.p, u, a)
     values = curves.values(times, trajectory.y, seeds.p, u, a)
     errors = np.full(values.shape, np.nan)
     if statistics is not None:
         dp = compiled.all_derivatives(theta, e)
+        rest = compiled.structure.starts_from_rest[e]
+        if rest is not None:  # initial values are those of a steady state, which depends on other unknowns
+            dp[rest.entry] = 0.0
+            dp[np.ix_(rest.entry, compiled.columns[e])] = seeds.dp[rest.entry]
         da = np.zeros((source.size, compiled.n_theta))
         for j, at in enumerate(source.tolist()):
             if at >= slots.size:
                 da[j] = dp[at - slots.size]
             elif at >= 0 and compiled.theta_of_q[at] >= 0:
                 da[j, compiled.theta_of_q[at]] = slopes[at]
+        curves.begin(start, seeds.y0, seeds.p, u, a)
         by_theta = curves.derivatives(times, trajectory.y, trajectory.S, compiled.columns[e], seeds.p, dp, u, a, da)
         errors = standard_errors(by_theta, statistics.covariance)
     failure = "" if np.isfinite(values).all() else compiled.structure.tables[e].refusal(u)

@@ -20,13 +20,13 @@ import numpy.typing as npt
 from odefit.compile import CompiledProblem, compile_problem
 from odefit.compile.conditions import formal_parameters, stack
 from odefit.compile.functions import FunctionLibrary, NativeFunction, SymbolicFunction
-from odefit.compile.table_inputs import PlacedTables, shapes_of
+from odefit.compile.table_inputs import PlacedBlock, PlacedTables, shapes_of
 from odefit.errors import ProblemError
 from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 from odefit.problem import Problem
 from odefit.problem.derived import completion, has_end, problem_along, quantities_of
-from odefit.problem.resolution import names_in, resolve_in_experiment, symbol_of, tables_in
+from odefit.problem.resolution import names_in, resolve_in_experiment, symbol_of, tables_in, unknowns_in
 from odefit.statistics.covariance import ParameterStatistics
 from odefit.statistics.delta import Estimate, prediction_band, standard_errors, with_interval
 
@@ -111,19 +111,26 @@ def _compiled(problem: Problem, compiled: CompiledProblem) -> _Quantities:
     formal = stack(symbol_of(problem, name) for name in formal_parameters(problem))
     labels: list[str] = []
     out: list[Any] = []
-    inputs: dict[int, Any] = {}  # slots of tables, by experiment
+    inputs: dict[int, Any] = {}  # slots of tables and unknowns, by experiment
+    blocks: list[PlacedBlock] = []
+    behind = 1
     for label, expression, e in _quantities(problem):
-        if tables_in(expression):
+        if tables_in(expression) or unknowns_in(expression):
             experiment = problem.experiments[e]
             tables = PlacedTables(problem, shapes_of(problem, experiment))
-            own = inputs.setdefault(e, ca.SX.sym(f"(tables of {e})", tables.inputs.numel() - 1))
-            placed = ca.substitute(tables.placed(expression), tables.inputs[1:], own)
+            if e not in inputs:
+                inputs[e] = ca.SX.sym(f"(tables of {e})", tables.inputs.numel() - 1)
+                blocks += [one.shifted(behind - 1) for one in tables.blocks]
+                behind += inputs[e].numel()
+            placed = ca.substitute(tables.placed(expression), tables.inputs[1:], inputs[e])
             expression = resolve_in_experiment(problem, placed, experiment)  # parameters among values
         labels.append(label)
         out.append(ca.substitute(expression, formal, slots[compiled.inputs(e).tolist()]))
     u = ca.vertcat(ca.SX.sym("(unused)"), *inputs.values())
     arrays = (("q", slots), ("c", ca.SX(0, 1)), ("u", u))
-    function = SymbolicFunction("derived", ca.SX.sym("t"), arrays, ("q",), stack(out))
+    function = SymbolicFunction(
+        "derived", ca.SX.sym("t"), arrays, ("q",), stack(out), blocks=tuple(blocks), remembering=False
+    )
     return _Quantities(tuple(labels), FunctionLibrary("derived quantities", [function])["derived"], tuple(inputs))
 
 

@@ -85,7 +85,7 @@ def residual_series(plan: Plan, point: Point) -> Residuals:
     # measurements of an experiment are in the order of time already, and a stable sort keeps it
     order = np.lexsort((observable, experiment))
     order = order[random[order]]
-    key = np.stack([experiment[order], observable[order]])
+    key = np.stack([experiment[order], observable[order], np.isinf(time[order])])  # a steady state has no neighbour
     begins = np.flatnonzero(np.any(np.diff(key, axis=1) != 0, axis=0)) + 1
     value = point.differences[order]
     return Residuals(

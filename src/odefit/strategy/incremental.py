@@ -19,7 +19,7 @@ Where the paper says nothing:
 * Bounds have a least width, since a very unstable model fixes its parameters to rounding; and a bound is active if
   the estimate is nearer to it than a small part of the width, since the estimate itself is not exact.
 * Data at the start of an experiment tell nothing of rates: horizons are counted in later ones.
-* Several experiments each have horizons of their own and grow together.
+* Several experiments each have horizons of their own and grow together.  Data of steady states are fitted on the last.
 * A horizon at which the model cannot be computed from the last estimates is approached by one half as far ahead.
 * Few data may drive parameters on logarithmic scales to values at which they have no influence, and tell nothing of
   them: these keep the values that they had before.  Where the last horizon ends so, the fit tries to come back (see
@@ -85,6 +85,9 @@ def doubling_horizons(data: Observations) -> list[Horizon]:
     """Return horizons by which the most often measured quantity of an experiment has 1, 2, 4, ... data."""
     ends = []
     for o in data.of_experiment:
+        if o.at_rest:
+            ends.append([])
+            continue
         late = o.times[o.at] > o.t0
         series = [np.sort(o.times[o.at[late & (o.observable == k)]]) for k in np.unique(o.observable)]
         longest = max((s.size for s in series), default=0)
@@ -98,6 +101,9 @@ def dense_horizons(data: Observations) -> list[Horizon]:
     """Return horizons that grow by one time point (by more where there are very many)."""
     ends = []
     for o in data.of_experiment:
+        if o.at_rest:
+            ends.append([])
+            continue
         times = o.times[o.times > o.t0]
         indices = np.unique(np.linspace(0, times.size - 1, min(times.size, _MOST_HORIZONS)).round().astype(int))
         ends.append([*times[indices].tolist()] or [float(o.times[-1])])
@@ -110,21 +116,36 @@ def user_horizons(data: Observations, horizons: Sequence[float]) -> list[Horizon
         return []
     last = tuple(float(o.times[-1]) for o in data.of_experiment)
     first = min((float(o.times[0]) for o in data.of_experiment), default=math.inf)
-    inside = [h for h in horizons if first <= h < max(last)]
+    end = max((end for end in last if math.isfinite(end)), default=-math.inf)
+    inside = [h for h in horizons if first <= h < end]
     if not inside:
         text = ", ".join(f"{h:g}" for h in horizons)
         raise ProblemError(
             f"horizons = [{text}]: none of them lies between the first datum at {first:g} and the last at "
-            f"{max(last):g}; leave them out to have 1, 2, 4, ... data."
+            f"{end:g}; leave them out to have 1, 2, 4, ... data."
         )
     return [*(tuple(min(h, end) for end in last) for h in inside), last]
 
 
 def _together(ends: list[list[float]]) -> list[Horizon]:
-    """Let all experiments grow together; those with fewer horizons are complete earlier."""
-    n = max(map(len, ends), default=0)
-    rows = [tuple(times[min(i, len(times) - 1)] for times in ends) for i in range(n)]
+    """Let all experiments grow together; those with fewer horizons are complete earlier.
+
+    Steady states, without any, are fitted on the last one.
+    """
+    n = max(1, *map(len, ends)) if ends else 0
+
+    def end(times: list[float], i: int) -> float:
+        if not times:
+            return math.inf if i + 1 == n else -math.inf
+        return times[min(i, len(times) - 1)]
+
+    rows = [tuple(end(times, i) for times in ends) for i in range(n)]
     return [row for i, row in enumerate(rows) if i + 1 == n or row != rows[i + 1]]
+
+
+def _reach(horizon: Horizon) -> float:
+    """Return where the last experiment ends; steady states do not count."""
+    return max((end for end in horizon if math.isfinite(end)), default=0.0)
 
 
 class _Incremental:
@@ -236,7 +257,7 @@ class _Incremental:
         whole.refresh(solution.x)
         evaluation = whole.evaluate(solution.x, 1)
         self.integrators = whole.methods
-        where = f"on the horizon {max(horizon):g}"
+        where = f"on the horizon {_reach(horizon):g}"
         message = (
             f"{where}: {solution.message}"
             if solution.status == SolverStatus.FAILED
@@ -269,8 +290,9 @@ class _Incremental:
         method: str = "",
     ) -> None:
         done = sum(attempt.iterations for attempt in self.attempts)
-        length = sum(end - o.t0 for o, end in zip(self.data.of_experiment, horizon, strict=True))
-        total = sum(float(o.times[-1]) - o.t0 for o in self.data.of_experiment)
+        integrated = [(o, end) for o, end in zip(self.data.of_experiment, horizon, strict=True) if not o.at_rest]
+        length = sum(end - o.t0 for o, end in integrated)
+        total = sum(float(o.times[-1]) - o.t0 for o, _ in integrated)
         compiled = objective.compiled
         natural = compiled.to_natural(solution.x)[0]
         self.attempts.append(
@@ -279,7 +301,7 @@ class _Incremental:
                 solution.status,
                 objective.plan.in_units(solution.value),
                 len(self.trace) - done,
-                horizon=max(horizon),
+                horizon=_reach(horizon),
                 share=length / total if total > 0 else 1.0,
                 n_data=objective.n_data,
                 relaxations=relaxations,

@@ -56,7 +56,8 @@ def _changed(objective: SingleShooting, x: Array, i: int) -> Iterator[tuple[floa
     compiled = objective.compiled
     natural = compiled.to_natural(x)[0]
     here = float(natural[i])  # Python's own numbers become infinite without a word
-    horizon = max(float(o.times[-1]) - float(o.t0) for o in objective.observations)
+    lengths = (float(o.times[-1]) - float(o.t0) for o in objective.observations if not o.at_rest)
+    horizon = max(lengths, default=0.0)
     values = [here * factor for factor in _FACTORS] if here != 0.0 else [-1.0, 1.0]
     values += [here + horizon * shift for shift in _SHIFTS]
     for value in filter(math.isfinite, values):

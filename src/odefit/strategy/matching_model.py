@@ -157,6 +157,14 @@ def matching_models(problem: Problem) -> tuple[MatchingModel, ...]:
         or any(experiment.events or experiment.later for experiment in problem.experiments)
     ):
         raise UnsupportedError('start values from the data (start = "auto") for a model with events or doses')
+    if any(experiment.before is not None for experiment in problem.experiments):
+        raise UnsupportedError(
+            'start values from the data (start = "auto") where an experiment starts from a steady state'
+        )
+    if np.isinf(problem.measurements.time).any():
+        raise UnsupportedError(
+            'start values from the data (start = "auto") where some are of a steady state (time = inf)'
+        )
     names = tuple((p.name, p.expression, p.per) for p in problem.parameters)
     tables = tuple(problem.tables.items())
     key = ("matching", problem.experiments, tables, names, problem.observables, problem.structure.slots.by_row)

@@ -12,6 +12,7 @@ import casadi as ca
 
 from odefit.compile.table_data import polynomials
 from odefit.errors import UnsupportedError
+from odefit.model.implicit import is_block_symbol, unknowns_of_symbol
 from odefit.model.table_calls import table_of_symbol, with_calls_replaced
 from odefit.problem import Experiment, Problem, Table
 from odefit.problem.resolution import resolve_in_experiment, symbol_of
@@ -23,6 +24,11 @@ def with_tables_written_out(problem: Problem, out: Any, experiment: Experiment) 
     """Return a column of resolved expressions with formulas in the place of the tables of `experiment`."""
 
     def formula(symbol: Any, arguments: tuple[Any, ...]) -> Any:
+        if is_block_symbol(symbol.name()):
+            unknown = unknowns_of_symbol(symbol.name())
+            raise UnsupportedError(
+                f"start values from the data (start = \"auto\") with the algebraic unknown '{unknown}'"
+            )
         name = str(table_of_symbol(symbol.name()))
         table = problem.table(name, experiment)
         if table.arguments == 2 or table.x.size > MOST_ROWS:

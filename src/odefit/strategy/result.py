@@ -308,15 +308,18 @@ class FitResult:
         with raise_on_interrupt(stop):
             scored.refresh(x)
         point = scored.evaluate(x, 0)
-        result, first = {}, 0
+        result: dict[str, Validation] = {}
+        first = 0
         for observation in scored.observations:
             n, name = observation.value.size, problem.experiments[observation.experiment].name
+            so_far = result.get(name, Validation(0, 0.0, ""))  # steady states are observed apart
             if isinstance(point, Failed):
-                result[name] = Validation(n, math.nan, point.failure)
+                result[name] = Validation(so_far.n_data + n, math.nan, point.failure)
             else:
                 with np.errstate(over="ignore"):
                     squares = float(np.square(point.differences[first : first + n]).sum())
-                result[name] = Validation(n, scored.plan.in_units(squares), "")
+                total = so_far.sum_of_squares + scored.plan.in_units(squares)
+                result[name] = Validation(so_far.n_data + n, total, "")
             first += n
         return result
 

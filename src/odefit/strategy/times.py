@@ -17,8 +17,8 @@ _POINTS = 101
 def requested_times(experiment: Experiment, times: Any) -> npt.NDArray[np.float64]:
     """Return the times asked for, sorted and checked."""
     unique_times = np.unique(np.asarray(times, dtype=float))
-    if not np.isfinite(unique_times).all():
-        raise ProblemError("a simulation was asked for at a time that is not a finite number.")
+    if np.isnan(unique_times).any() or (unique_times == -np.inf).any():
+        raise ProblemError("a simulation was asked for at a time that is not a number (inf means the steady state).")
     if unique_times.size and unique_times[0] < experiment.start:
         raise ProblemError(
             f"a simulation was asked for at {unique_times[0]:g}, before experiment '{experiment.name}' starts "
@@ -37,15 +37,18 @@ def data_times(problem: Problem, experiment: Experiment, times: Any = None) -> n
 
 
 def prediction_times(problem: Problem, experiment: Experiment, times: Any = None) -> npt.NDArray[np.float64]:
-    """Return the times asked for, else an even grid from the start to `until` or the last datum."""
+    """Return the times asked for, else an even grid from the start to `until` or the last datum.
+
+    Of an experiment that has nothing but data of its steady state, this is it.
+    """
     if times is not None:
         return requested_times(experiment, times)
     data = problem.measurements
-    data_times = data.time[data.experiment == experiment.name]
-    ends = [float(data_times.max())] if data_times.size else []
-    if not math.isnan(experiment.until):
-        ends.append(experiment.until)
-    end = max(ends) if ends else (float(data.time.max()) if len(data) else math.nan)
+    end = problem.end_of(experiment)
+    if math.isnan(end):
+        end = float(np.max(data.time[np.isfinite(data.time)], initial=-math.inf))
+    if not end > experiment.start and np.isinf(data.time[data.experiment == experiment.name]).any():
+        return np.array([math.inf])
     if not end > experiment.start:
         raise ProblemError(f"experiment '{experiment.name}' has no data and no end; give times or until = ...")
     return np.linspace(experiment.start, end, _POINTS)

@@ -12,16 +12,18 @@ import math
 import numpy as np
 
 from odefit.compile.parameter_map import Mapping, Unknowns, fill_slots, map_slots
+from odefit.integrate.directions import n_blocks, place_of
 from odefit.integrate.pieces import lay_pieces
+from odefit.integrate.steady_state import equilibrium_at, reach_steady_state, rest_behind
 from odefit.integrate.task import METHOD, Task, switching_at, task_at
 from odefit.native.kernel import kernel
 from odefit.native.kernel_calls import kernel_call
 from odefit.native.pool import keep_alive
-from odefit.transcribe.record import FITTING, SHARED, Measured, Penalty
-from odefit.transcribe.rows import measured_at, norm_of, scratch_size, tally, write_priors
+from odefit.transcribe.record import FITTING, SHARED, Begin, Measured, Penalty
+from odefit.transcribe.rows import measured_at, norm_of, scratch_size, tally, write_priors, write_rows
 
 _call_method = kernel_call(METHOD)
-_mapping_at = FITTING.reader(Mapping)
+_mapping_at, _begin_at = FITTING.reader(Mapping), FITTING.reader(Begin)
 _unknowns_at, _penalty_at = SHARED.reader(Unknowns), SHARED.reader(Penalty)
 _write_seeds = FITTING.writer(Task, "p", "y0", "dp", "dy0")
 _write_settings = FITTING.writer(Task, "rtol", "max_step", "aims", "atol", "counts", "stop", "sink")
@@ -55,15 +57,52 @@ def _prepare(table, i, slots, order, residual, blur, jacobian, width):
     dp, dy0, at = pool[at : at + n_p * q], pool[at + n_p * q : at + (n_p + n) * q], at + (n_p + n) * q
     nothing = pool[:0]
     map_slots(mapping, task.start, slots, q, order, (p, y0, dp, dy0, nothing, nothing))
+    begin = _begin_at(table, i)
+    if begin.state.size > 0:
+        _begin_at_rest(begin, q, p, y0, dp, dy0)
     _write_seeds(table, i, (p, y0, dp, dy0))
     _write_aims(table, i, (order, width, residual, blur, jacobian, slots[0], slots[1], pool[at:]))
     return pool
 
 
 @kernel
+def _begin_at_rest(begin, q, p, y0, dp, dy0):
+    """Put the steady state of another task in the place of initial values, with its derivatives."""
+    width = begin.first.size // begin.state.size
+    for j in range(begin.n_states):
+        y0[j] = begin.state[j]
+        for c in range(q):
+            other = begin.column[c]
+            dy0[j * q + c] = begin.first[j * width + other] if other >= 0 else 0.0
+    for k in range(begin.entry.size):
+        entry, j = begin.entry[k], begin.of_state[k]
+        p[entry] = y0[j]
+        for c in range(q):
+            dp[entry * q + c] = dy0[j * q + c]
+    return 0
+
+
+@kernel
+def _observe_rest(table, i, order):
+    """Let task `i`, integrated to its end, come to rest, and fill the rows of its measurements there."""
+    status, t, cause = rest_behind(table, i, order)
+    if status == 0:
+        task, rest = task_at(table, i), equilibrium_at(table, i)
+        n, q = task.n, task.n_columns
+        y, s, s2 = np.empty((1, n)), np.zeros((1, 4 * n * n_blocks(task.n_directions))), np.empty((1, 0))
+        for j in range(n):
+            y[0, j] = rest.state[j]
+            for c in range(task.n_directions if order >= 1 else 0):
+                s[0, place_of(c, j, n)] = rest.first[j * q + c]
+        write_rows(table, i, 0, y, s, s2)
+    return status, t, cause
+
+
+@kernel
 def evaluate_tasks(table, shared, first, last, x, order, replay, residual, blur, jacobian, where):
     """Integrate the tasks `first` to `last` - 1 and fill their rows; behind the last task of all, those of the priors.
 
+    Equilibrations come before the tasks that begin where they end.
     Without `replay` new steps are chosen, and their addresses noted in the table: whoever calls must keep them.
 
     Parameters
@@ -101,10 +140,15 @@ def evaluate_tasks(table, shared, first, last, x, order, replay, residual, blur,
         if switching_at(table, i).value != 0:
             status, cause, pieces = lay_pieces(table, i, order, replay)
             t = task.start
-        if status == 0:
+        rest = equilibrium_at(table, i)
+        if rest.keeper != 0 and rest.follows == 0:
+            status, t, cause = reach_steady_state(table, i, order)
+        elif status == 0:
             status, t, cause, ratio, _, n_taken, taken, orders = _call_method(
                 task.method, (table, i, order, replay, taken, orders, n_taken)
             )
+            if status == 0 and rest.follows != 0:
+                status, t, cause = _observe_rest(table, i, order)
         keep_alive(room)
         keep_alive(pieces)
         if status != 0:

@@ -10,9 +10,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from odefit.compile.equilibria import last_change
 from odefit.compile.structure import compiled_structure
 from odefit.criteria.least_squares import heavy_measurements, root_weights
 from odefit.integrate import piece_ends
+from odefit.integrate.experiment import ends_to_last_change
 from odefit.integrate.interval_outputs import outputs_of
 from odefit.native.norm import norm
 from odefit.problem import Problem
@@ -30,7 +32,7 @@ _ROUNDING = 1e-14  # of a datum, by which it may be missed on account of roundin
 
 @dataclass(frozen=True, eq=False)
 class Observation:
-    """The measurements of one experiment, ordered by time.
+    """The measurements of one experiment, ordered by time; or those of its steady state, at an infinite time.
 
     Attributes
     ----------
@@ -51,6 +53,8 @@ class Observation:
         Per measurement: where its own arguments are found, or what they are, (m, n_a); see `RowArguments`.
     source
         Per measurement: its index in the problem's measurements.
+    at_rest
+        Whether they are those of the steady state: `ends` are then those of the way to the last event.
     """
 
     experiment: int
@@ -69,6 +73,7 @@ class Observation:
     argument_source: Indices
     argument_number: Array
     source: Indices
+    at_rest: bool = False
 
     @cached_property
     def weighted(self) -> Array:
@@ -130,7 +135,9 @@ def until(data: Observations, horizons: Sequence[float]) -> Observations:
         n_times = int(np.searchsorted(o.times, horizon, side="right"))
         kept = o.at < n_times  # measurements are ordered by time: a first part of them
         masks.append(kept)
-        if n_times:
+        if n_times and o.at_rest:
+            observed.append(o)
+        elif n_times:
             times, after = o.times[:n_times], o.after[:n_times]
             columns = {name: getattr(o, name)[kept] for name in _PER_MEASUREMENT}
             columns |= {"since": o.since[:n_times], "remember": o.remember[:n_times]}
@@ -183,42 +190,58 @@ def _gathered(problem: Problem, use: str) -> Observations:
 
 def _observations(problem: Problem, use: str, roots: Array, finite_roots: Array) -> tuple[Observation, ...]:
     data = problem.measurements
-    index = {name: i for i, name in enumerate(problem.observables)}
-    codes = np.array([index[name] for name in data.observable.tolist()], dtype=np.int64)
     beginnings = interval_beginnings(problem)
     result = []
     for number, experiment in enumerate(problem.experiments):
         if experiment.use != use:
             continue
-        rows = np.flatnonzero((data.experiment == experiment.name) & (roots > 0))
-        if not rows.size:
-            continue
-        begin = beginnings[rows]
-        order = np.lexsort((begin, data.after[rows], data.time[rows]))
-        source = rows[order]
-        outputs = outputs_of(data.time[source], data.after[source], begin[order], experiment.start)
-        times, after = outputs.times, outputs.after
-        arguments = with_empty_cells_filled(arguments_of_rows(problem, number, source), outputs.at)
-        start = experiment.start
-        stops = compiled_structure(problem).tables[number].jumps if problem.model.tables or problem.tables else _NONE
-        result.append(
-            Observation(
-                experiment=number,
-                t0=start,
-                times=times,
-                after=after,
-                stops=stops,
-                ends=np.array([start]) if after.any() and times[-1] <= start else piece_ends(start, times, stops),
-                since=outputs.since,
-                remember=outputs.remember,
-                n_slots=outputs.n_slots,
-                at=outputs.at,
-                observable=codes[source],
-                value=data.value[source].copy(),
-                root_weight=finite_roots[source].copy(),
-                argument_source=arguments.source,
-                argument_number=arguments.number,
-                source=source.astype(np.int64),
-            )
-        )
+        mine = (data.experiment == experiment.name) & (roots > 0)
+        for at_rest in (False, True):
+            rows = np.flatnonzero(mine & (np.isinf(data.time) == at_rest))
+            if rows.size:
+                result.append(_observation(problem, number, rows, beginnings[rows], finite_roots, at_rest=at_rest))
     return tuple(result)
+
+
+def _observation(
+    problem: Problem, number: int, rows: Indices, begin: Array, finite_roots: Array, *, at_rest: bool
+) -> Observation:
+    """Return the measurements `rows` of experiment `number`, whose intervals begin at `begin`."""
+    data, start = problem.measurements, problem.experiments[number].start
+    index = {name: i for i, name in enumerate(problem.observables)}
+    order = np.lexsort((begin, data.after[rows], data.time[rows]))
+    source = rows[order]
+    behind = data.after[source] & np.full(source.size, not at_rest)  # a steady state has one side
+    outputs = outputs_of(data.time[source], behind, begin[order], start)
+    arguments = with_empty_cells_filled(arguments_of_rows(problem, number, source), outputs.at)
+    stops = compiled_structure(problem).tables[number].jumps if problem.model.tables or problem.tables else _NONE
+    times, after = outputs.times, outputs.after
+    if at_rest:
+        ends = _ends_before_rest(problem, number)
+    else:
+        ends = np.array([start]) if after.any() and times[-1] <= start else piece_ends(start, times, stops)
+    return Observation(
+        experiment=number,
+        t0=start,
+        times=times,
+        after=after,
+        stops=stops,
+        ends=ends,
+        since=outputs.since,
+        remember=outputs.remember,
+        n_slots=outputs.n_slots,
+        at=outputs.at,
+        observable=np.array([index[name] for name in data.observable[source].tolist()], dtype=np.int64),
+        value=data.value[source].copy(),
+        root_weight=finite_roots[source].copy(),
+        argument_source=arguments.source,
+        argument_number=arguments.number,
+        source=source.astype(np.int64),
+        at_rest=at_rest,
+    )
+
+
+def _ends_before_rest(problem: Problem, e: int) -> Array:
+    """Return the ends of the pieces to the last event of experiment `e`, behind which it comes to rest."""
+    compiled = compiled_structure(problem)
+    return ends_to_last_change(last_change(problem, e, compiled.model(e)), compiled, e)

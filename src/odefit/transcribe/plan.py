@@ -24,9 +24,11 @@ from odefit.solve.blocks import BlockLayout
 from odefit.transcribe.blocks import find_blocks
 from odefit.transcribe.observation import Observations, observations
 from odefit.transcribe.record import (
+    NO_CHANGES,
     PartFields,
     Penalty,
     Records,
+    equilibration_records,
     part_of_records,
     penalty_record,
     shared_row,
@@ -112,10 +114,33 @@ class Arrangement:
         return theta if self.layout is None else np.where(theta >= 0, self.layout.position[theta], -1)
 
     @cached_property
+    def equilibrations(self) -> tuple[int, ...]:
+        """Numbers of the equilibrations that observed experiments need: their tasks come before all others."""
+        needed = (self.compiled.equilibration[o.experiment] for o in self.data.of_experiment)
+        return tuple(dict.fromkeys(run for run in needed if run >= 0))
+
+    @cached_property
+    def tasks(self) -> tuple[tuple[int, bool], ...]:
+        """For each task the number of what it is of, and whether it is that of a steady state with data."""
+        observed = ((o.experiment, o.at_rest) for o in self.data.of_experiment)
+        return (*((run, False) for run in self.equilibrations), *observed)
+
+    @cached_property
+    def runs(self) -> tuple[int, ...]:
+        """For each task the number of its equilibration or experiment."""
+        return tuple(run for run, _ in self.tasks)
+
+    @cached_property
+    def resting(self) -> frozenset[int]:
+        """The tasks that come to rest: equilibrations, and those of steady states with data."""
+        return frozenset(i for i, (_, at_rest) in enumerate(self.tasks) if at_rest or i < len(self.equilibrations))
+
+    @cached_property
     def _records(self) -> list[Records]:
         experiments = zip(self.data.of_experiment, self.data.first, self.columns, strict=False)
         return [
-            task_records(self.compiled, o, first, columns, self.column_of_slot) for o, first, columns in experiments
+            *(equilibration_records(self.compiled, run) for run in self.equilibrations),
+            *(task_records(self.compiled, o, first, columns, self.column_of_slot) for o, first, columns in experiments),
         ]
 
     @cached_property
@@ -134,25 +159,27 @@ class Arrangement:
     def _rows_of_whole(self) -> list[int]:
         """Where the observed experiments stand in the table of all data."""
         assert self.whole is not None
-        row = {o.experiment: i for i, o in enumerate(self.whole.data.of_experiment)}
-        return [row[o.experiment] for o in self.data.of_experiment]
+        row = {task: i for i, task in enumerate(self.whole.tasks)}
+        return [row[task] for task in self.tasks]
 
     @cached_property
     def _parts(self) -> list[PartFields]:
         """What is different there."""
-        return [part_of_records(o, first) for o, first in zip(self.data.of_experiment, self.data.first, strict=False)]
+        experiments = zip(self.data.of_experiment, self.data.first, strict=False)
+        return [NO_CHANGES] * len(self.equilibrations) + [part_of_records(o, first) for o, first in experiments]
 
     @cached_property
     def first_count(self) -> Indices:
         """Where, among the numbers that steps are counted with, those of each task begin, and where the last end."""
-        sizes = [len(Counters._fields) + o.ends.size for o in self.data.of_experiment]
+        sizes = [len(Counters._fields)] * len(self.equilibrations)
+        sizes += [len(Counters._fields) + o.ends.size for o in self.data.of_experiment]
         return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
     @cached_property
     def in_pieces(self) -> dict[int, int]:
         """The tasks whose pieces depend on conditions in time, each with a guess how many there are."""
         result = {}
-        for i, o in enumerate(self.data.of_experiment):
+        for i, o in enumerate(self.data.of_experiment, start=len(self.equilibrations)):
             switches = self.compiled.model(o.experiment).switches
             if switches is not None:
                 events = self.compiled.occurrences[o.experiment].kind.size
@@ -176,6 +203,8 @@ class Plan:
     table, first_count, in_pieces
         Tasks of the observed experiments, without methods and grids, where each counts its steps, and which of them
         have conditions in time.
+    equilibrations, runs, tasks, resting
+        Numbers of the equilibrations, whose tasks come first, of what each task is of, and which come to rest.
     n_data, n_fitted
         Number of measurements, those that must be met exactly included, and left out.
     factor
@@ -204,6 +233,8 @@ class Plan:
         self.table = arrangement.table
         self.first_count = arrangement.first_count
         self.in_pieces = arrangement.in_pieces
+        self.equilibrations, self.runs = arrangement.equilibrations, arrangement.runs
+        self.tasks, self.resting = arrangement.tasks, arrangement.resting
 
     @property
     def is_integrated(self) -> bool:

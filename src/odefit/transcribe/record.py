@@ -10,6 +10,7 @@ import numpy.typing as npt
 from odefit.compile import CompiledProblem, CompiledStructure
 from odefit.compile.parameter_map import Mapping, Unknowns
 from odefit.integrate.border_record import Bordering
+from odefit.integrate.steady_state import Equilibrium
 from odefit.integrate.task import Gathering, Switching, Task
 from odefit.native.linear_systems import Elimination
 from odefit.native.records import Floats, Integers, Layout, Unsigned, Words
@@ -65,6 +66,29 @@ class Measured(NamedTuple):
     scratch: Floats = _NONE
 
 
+class Begin(NamedTuple):
+    """Where a task begins that begins where another one came to rest; see `odefit.compile.equilibria`.
+
+    Attributes
+    ----------
+    state, first
+        Of the steady state: values (none: the task begins with its own initial state), and derivatives by its columns.
+    column
+        For each column of the task that of the other one, -1: it has none.
+    n_states
+        How many states, the first ones, are taken over.
+    entry, of_state
+        Entries of p that are initial values, and the states they are of.
+    """
+
+    state: Floats = _NONE
+    first: Floats = _NONE
+    column: Integers = _NO_INDICES
+    n_states: int = 0
+    entry: Integers = _NO_INDICES
+    of_state: Integers = _NO_INDICES
+
+
 class Penalty(NamedTuple):
     """Residuals of priors: addresses (0: there are none), CSR pattern, their numbers; columns of slots; first row."""
 
@@ -77,13 +101,13 @@ class Penalty(NamedTuple):
     first_row: int = 0
 
 
-FITTING = Layout(Task, Elimination, Switching, Gathering, Bordering, Mapping, Measured)
+FITTING = Layout(Task, Elimination, Switching, Gathering, Bordering, Equilibrium, Begin, Mapping, Measured)
 """Rows of tasks that are fitted."""
 SHARED = Layout(Unknowns, Penalty)
 """The one row of what all tasks share."""
 
 
-Records = tuple[Task, Switching, Gathering, Bordering, Mapping, Measured]
+Records = tuple[Task, Switching, Gathering, Bordering, Equilibrium, Begin, Mapping, Measured]
 
 
 def task_records(
@@ -97,15 +121,7 @@ def task_records(
         Its first row; columns of its seeds, and of all slots.
     """
     model, observe = compiled.model(o.experiment), compiled.observe(o.experiment)
-    task = Task(
-        value=model.rhs.value, directions=model.rhs.directions, jacobian=model.rhs.jacobian, second=0,
-        n=model.n_states, n_parameters=model.n_parameters, n_columns=columns.size,
-        n_directions=compiled.n_directions[o.experiment], start=float(o.t0), rtol=0.0, max_step=0.0, max_steps=0,
-        choices=0, p=_NONE, u=_NONE, y0=_NONE, dy0=_NONE, dp=_NONE, d2y0=_NONE, d2p=_NONE, times=o.times, after=o.after,
-        ends=o.ends, kinks=compiled.tables[o.experiment].kinks, aims=_NONE, atol=_NONE, steps=_NONE, orders=_NO_INDICES,
-        counts=_NO_INDICES, stop=_NO_INDICES, slots=compiled.tables[o.experiment].n_slots,
-        moving=int(model.switches is not None and model.switches.moving), sink=0, method=0,
-    )  # fmt: skip
+    task = _task(compiled, o.experiment, columns.size)._replace(times=o.times, after=o.after, ends=o.ends)
     switching = Switching.of(model.switches, compiled.occurrences[o.experiment], o.ends, _NO_INDICES)
     measured = Measured(
         observe=observe.value,
@@ -124,8 +140,40 @@ def task_records(
         first_row=first_row,
     )
     gathering = Gathering.of(model.gathering, o.since, o.remember, o.n_slots)
+    begin, rest = Begin(), compiled.starts_from_rest[o.experiment]
+    if rest is not None:
+        begin = Begin(column=rest.column, n_states=rest.n_states, entry=rest.entry, of_state=rest.state)
+    equilibrium = Equilibrium()
+    if o.at_rest:
+        equilibrium = Equilibrium(row_ptr=model.rhs.row_ptr, col=model.rhs.col, follows=1)
     bordering = Bordering.of(model.switches, _NO_INDICES)
-    return task, switching, gathering, bordering, compiled.mappings[o.experiment], measured
+    return task, switching, gathering, bordering, equilibrium, begin, compiled.mappings[o.experiment], measured
+
+
+def _task(compiled: CompiledStructure, run: int, n_columns: int) -> Task:
+    """Return what all tasks of a run have in common."""
+    model = compiled.model(run)
+    return Task(
+        value=model.rhs.value, directions=model.rhs.directions, jacobian=model.rhs.jacobian, second=0,
+        n=model.n_states, n_parameters=model.n_parameters, n_columns=n_columns,
+        n_directions=compiled.n_directions[run], start=float(compiled.experiment_starts[run]), rtol=0.0, max_step=0.0,
+        max_steps=0, choices=0, p=_NONE, u=_NONE, y0=_NONE, dy0=_NONE, dp=_NONE, d2y0=_NONE, d2p=_NONE, times=_NONE,
+        after=_NO_INDICES, ends=_NONE, kinks=compiled.tables[run].kinks, aims=_NONE, atol=_NONE, steps=_NONE,
+        orders=_NO_INDICES, counts=_NO_INDICES, stop=_NO_INDICES, slots=compiled.tables[run].n_slots,
+        moving=int(model.switches is not None and model.switches.moving), sink=0, method=0,
+    )  # fmt: skip
+
+
+def equilibration_records(compiled: CompiledStructure, run: int) -> Records:
+    """Return the records of an equilibration, without method, laws and place for its result; nothing is measured."""
+    rhs = compiled.model(run).rhs
+    measured = Measured(
+        0, 0, np.zeros(1, np.int64), np.empty(0, np.uint64), np.zeros(1, np.int64), _NO_INDICES, _NONE, _NONE,
+        _NO_INDICES, _NONE, 0, _NO_INDICES, _NO_INDICES, 0,
+    )  # fmt: skip
+    task = _task(compiled, run, compiled.columns[run].size)
+    equilibrium = Equilibrium(row_ptr=rhs.row_ptr, col=rhs.col)
+    return task, Switching(), Gathering(), Bordering(), equilibrium, Begin(), compiled.mappings[run], measured
 
 
 def penalty_record(compiled: CompiledStructure, first_row: int, of_slot: Integers) -> Penalty:
@@ -156,6 +204,7 @@ def table_of(records: list[Records]) -> Words:
 Fields = dict[str, Any]
 _PARTS = (Task, Switching, Gathering, Measured)
 PartFields = tuple[Fields, Fields, Fields, Fields]
+NO_CHANGES: PartFields = ({}, {}, {}, {})
 
 
 def part_of_records(o: Observation, first_row: int) -> PartFields:

@@ -6,6 +6,7 @@ something is answered by its `Selection`, and the call goes on from there.
 
 from __future__ import annotations
 
+import math
 import time
 from functools import cache, reduce
 
@@ -17,18 +18,20 @@ from odefit.integrate import Counters, Status, StepGrid, Trajectory, integrator
 from odefit.integrate.border_record import PER_CROSSING, Bordering, room_for_crossings
 from odefit.integrate.contract import Run
 from odefit.integrate.elimination import LinearAlgebra
-from odefit.integrate.experiment import experiment_aims
-from odefit.integrate.selection import Selection
+from odefit.integrate.equilibration import solution_at_rest
+from odefit.integrate.experiment import experiment_aims, rest_of_experiment, seeds_of
+from odefit.integrate.selection import GIVES_UP, Selection
 from odefit.integrate.task import SINK, Switching, Task
 from odefit.native.kernel_calls import kernel_address
 from odefit.native.records import Words
 from odefit.native.stop import StopFlag
 from odefit.native.threads import allowed_threads, thread_pool
-from odefit.problem.problem import Settings
+from odefit.problem import Problem
 from odefit.transcribe.evaluation import evaluate_tasks, settle_tasks
 from odefit.transcribe.observation import Observation
 from odefit.transcribe.plan import Plan
 from odefit.transcribe.record import FITTING
+from odefit.transcribe.rests import Rests
 from odefit.transcribe.rows import write_rows
 from odefit.transcribe.shot import Shot
 
@@ -60,9 +63,11 @@ class Shooter:
         Whether there are step grids: not before the first adaptation, nor after one that failed.
     """
 
-    def __init__(self, plan: Plan, settings: Settings, stop: StopFlag | None) -> None:
+    def __init__(self, plan: Plan, problem: Problem, stop: StopFlag | None) -> None:
+        settings = problem.settings
         self.adapted = False
         self._plan = plan
+        self._problem = problem
         self._integrator = integrator(settings.integrator)
         self._settings = settings
         self._rtol, self._max_step, self._max_steps = settings.rtol, settings.max_step, settings.max_steps
@@ -71,19 +76,20 @@ class Shooter:
         self._counts = np.zeros(plan.first_count[-1], np.int64)
         self._table = plan.table.copy()
         compiled = plan.compiled
-        self._inputs = [compiled.new_inputs(o.experiment) for o in plan.data.of_experiment]
+        self._inputs = [compiled.new_inputs(run) for run in plan.runs]
         for row, u in zip(self._table, self._inputs, strict=True):
             FITTING.set(row, Task, "u", u)
-        aims = [experiment_aims(compiled, settings, o.experiment) for o in plan.data.of_experiment]
+        aims = [experiment_aims(compiled, settings, run) for run in plan.runs]
         self._first_state = np.concatenate([[0], np.cumsum([one.size for one in aims])]).astype(np.int64)
         # absolute tolerances of all tasks, asked for and found: the table has their addresses
         self._tolerances = np.concatenate(aims), np.empty(self._first_state[-1])
         numbers = self._rtol, self._max_step, *self._tolerances
         settle_tasks(self._table, plan.first_count, self._counts, numbers, self._stop.array, _sink())
+        self._rests = Rests(plan, self._table)  # behind that, since sinks of some of them are others
         self._shared = plan.shared
+        self._n_rests = len(plan.equilibrations)
         self._selections = [
-            Selection(self._integrator, compiled.model(o.experiment), self._rtol, self._max_steps)
-            for o in plan.data.of_experiment
+            Selection(self._integrator, compiled.model(run), self._rtol, self._max_steps) for run in plan.runs
         ]
         # steps and orders of each task, as slices of what one call returned
         self._taken: list[tuple[Array, npt.NDArray[np.int64], int, int]] = [_NOTHING_TAKEN] * len(self._selections)
@@ -121,7 +127,8 @@ class Shooter:
         if not self.adapted:
             return None
         result, first = [], self._plan.first_count
-        for i, (selection, (steps, orders, a, b)) in enumerate(zip(self._selections, self._taken, strict=True)):
+        for i in range(self._n_rests, len(self._selections)):
+            selection, (steps, orders, a, b) = self._selections[i], self._taken[i]
             method = selection.method
             noted = orders[a:b] if method.variable_order else _NO_ORDERS
             counts, passed, crossed = self._made_with[first[i] : first[i + 1]], _NO_ORDERS, _NO_ORDERS
@@ -139,9 +146,7 @@ class Shooter:
 
     def refusal(self, i: int) -> str:
         """Say which table task `i` asked in vain, "" if it did not."""
-        return self._plan.compiled.structure.tables[self._plan.data.of_experiment[i].experiment].refusal(
-            self._inputs[i]
-        )
+        return self._plan.compiled.structure.tables[self._plan.runs[i]].refusal(self._inputs[i])
 
     def forget(self) -> None:
         """Let go of what earlier adaptations told about the choice of methods."""
@@ -152,7 +157,13 @@ class Shooter:
         """Integrate one experiment at `x`."""
         compiled = self._plan.compiled
         tables, u = compiled.structure.tables[o.experiment], compiled.new_inputs(o.experiment)
-        run = Run.of(compiled.parameters(x, o.experiment, order), o.t0, o.times, o.ends).with_tables(tables, u)
+        if o.at_rest:
+            rest = rest_of_experiment(self._problem, compiled, x, o.experiment, order, self._stop)[1]
+            return solution_at_rest(rest, o.times.size, order)
+        seeds, rest = seeds_of(compiled, self._settings, x, o.experiment, order, self._stop)
+        if rest.status is not Status.OK:
+            return solution_at_rest(rest, o.times.size, order)
+        run = Run.of(seeds, o.t0, o.times, o.ends).with_tables(tables, u)
         run = run._replace(after=o.after, occurrences=compiled.structure.occurrences[o.experiment])
         return self._integrator.solve(
             compiled.model(o.experiment), run, grid=grid, rtol=self._rtol,
@@ -161,7 +172,7 @@ class Shooter:
         )  # fmt: skip
 
     def _switches(self, i: int) -> Switches | None:
-        return self._plan.compiled.model(self._plan.data.of_experiment[i].experiment).switches
+        return self._plan.compiled.model(self._plan.runs[i]).switches
 
     def _tell(self, i: int) -> None:
         """Write into the table who integrates task `i`."""
@@ -173,11 +184,18 @@ class Shooter:
 
     def _shoot_all(self, x: Array, order: int, replay: bool, residual: Array, blur: Array, jacobian: Array) -> Shot:
         """Shoot all tasks, in threads once one of them has been seen to take long."""
-        n = len(self._selections)
+        n, first = len(self._selections), self._n_rests
         if not self._parallel:
             return self._shoot(0, n, x, order, replay, residual, blur, jacobian)
-        shots = thread_pool().map(lambda i: self._shoot(i, i + 1, x, order, replay, residual, blur, jacobian), range(n))
-        return reduce(Shot.and_also, shots)
+        rests = Shot(-1, 0, math.nan, -1, 0.0, 0.0)
+        if first:  # others wait for these
+            rests = self._shoot(0, first, x, order, replay, residual, blur, jacobian)
+            if rests.failed >= 0:
+                return rests
+        shots = thread_pool().map(
+            lambda i: self._shoot(i, i + 1, x, order, replay, residual, blur, jacobian), range(first, n)
+        )
+        return reduce(Shot.and_also, shots, rests)
 
     def _shoot(
         self, first: int, last: int, x: Array, order: int, replay: bool, residual: Array, blur: Array, jacobian: Array
@@ -196,10 +214,12 @@ class Shooter:
                 for i in range(first, behind):
                     a, b = bounds[i - first], bounds[i - first + 1]
                     self._taken[i] = steps, orders, a, b
-                    self._selections[i].remember(b - a)
+                    if i not in self._plan.resting:  # most of their steps are not among these
+                        self._selections[i].remember(b - a)
             if shot.failed < 0:
                 return shot if done is None else done.and_also(shot)
-            if shot.status == Status.SWITCHED:
+            gave_up = replay and shot.status in GIVES_UP and behind in self._plan.resting and behind in self._rooms
+            if shot.status == Status.SWITCHED or gave_up:
                 alone = self._shoot_alone(behind, x, order, residual, blur, jacobian)
                 if alone.failed >= 0:
                     return alone
@@ -221,7 +241,7 @@ class Shooter:
 
         The grid stays; a large error tells that it should be renewed.
         """
-        model = self._plan.compiled.model(self._plan.data.of_experiment[i].experiment)
+        model = self._plan.compiled.model(self._plan.runs[i])
         selection = Selection(self._integrator, model, self._rtol, self._max_steps)
         selection.choose()
         table, where = self._table[i : i + 1].copy(), np.empty(2, np.int64)

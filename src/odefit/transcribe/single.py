@@ -64,7 +64,7 @@ class SingleShooting:
         self._n_columns = plan.n_columns
         self._criterion, self._joint = plan.criterion, plan.criterion.joint
         self._has_priors, self._has_heavy = plan.n_residuals > plan.n_data, plan.data.heavy.size > 0
-        self._shooter = Shooter(plan, problem.settings, stop)
+        self._shooter = Shooter(plan, problem, stop)
         self._observables = problem.observables
         self._readapt = readapt
         self._generation = 0
@@ -74,12 +74,11 @@ class SingleShooting:
     @property
     def methods(self) -> dict[str, str]:
         """Which integrator made the present grids, per experiment that was fitted."""
-        grids = self.grids
-        return (
-            {}
-            if grids is None
-            else {name: grid.method for name, grid in zip(self.plan.observed_names, grids, strict=True)}
-        )
+        found: dict[str, str] = {}
+        for name, o, grid in zip(self.plan.observed_names, self.observations, self.grids or (), strict=False):
+            if name not in found or not o.at_rest:  # the way to rest may have had no step at all
+                found[name] = grid.method
+        return found
 
     def refresh(self, x: Array) -> int:
         """Adapt all grids to `x`; if an experiment fails there, there are no grids to replay."""
@@ -194,10 +193,13 @@ class SingleShooting:
         return BorderedLinear(jacobian, residual, self.plan.layout)
 
     def _words_for_failure(self, shot: Shot) -> str:
-        number = self.observations[shot.failed].experiment
+        number = self.plan.runs[shot.failed]
         refusal = self._shooter.refusal(shot.failed) if shot.status == Status.OUTSIDE_TABLE else ""
         words = ending(Status(shot.status), shot.t_end, shot.cause, self.compiled.model(number), refusal)
         names = self.plan.experiment_names
+        if number >= len(names):
+            first = self.compiled.structure.equilibration.index(number)
+            return f"before the start of experiment '{names[first]}' {words}"
         return f"experiment '{names[number]}': {words}" if len(names) > 1 else words
 
     def _words_for_nonfinite(self, x: Array, residual: Array) -> str:
@@ -211,7 +213,10 @@ class SingleShooting:
         def states(o: Observation) -> Trajectory:
             return self.trajectory(x, o, 0, grids[self.observations.index(o)])
 
-        return words_for_observable(self.plan, self._observables, int(bad[0]), states, self._shooter.refusal)
+        def refusal(task: int) -> str:
+            return self._shooter.refusal(len(self.plan.equilibrations) + task)
+
+        return words_for_observable(self.plan, self._observables, int(bad[0]), states, refusal)
 
     def _words_for_derivative(self, row: int, jacobian: Array) -> str:
         column = int(np.flatnonzero(~np.isfinite(jacobian[row]))[0])

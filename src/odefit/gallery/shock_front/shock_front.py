@@ -34,17 +34,18 @@ def curvature(normal_velocity: Any, p: Any) -> Any:
     Divided by the right-hand side s = 1 - Dn/DCJ the equation is A + B = 1 with A = alpha1 exp(x/nu)/s and
     B = alpha2 exp(psi (DCJ - Dn) + x)/s; solved is F(x) = log(A + B) = 0.  As the logarithm of a sum of
     exponentials F is convex, and its slope lies between 1/nu and 1, so that Newton's method converges from
-    everywhere: monotonically from where F >= 0.  Such a place is the smaller one of the two x at which A or B alone
-    is 1; there 0 <= F <= log(2), which is so near that few steps reach rounding.
+    everywhere: monotonically from where F >= 0.  A place that is so near that few steps reach rounding is
+    x = -log(c), c = alpha1^nu/s^nu + B/kappa, the sum of 1/kappa at which A or B alone is 1: with the share q of the
+    first, A + B = q^(1/nu) + 1 - q there, and 0 <= F <= log(2) for nu >= 1.
 
     The derivatives come out right as well.  A Newton step x - F/F' has at the root the derivative 0 by x and -F_p/F'
     by a parameter, which is that of the implicit function: what happened before the last step does not matter
-    to the first derivative (nor what happened before the last but one to the second), not even the kink of `minimum`.
+    to the first derivative (nor what happened before the last but one to the second).
     """
     right = of.log(1 - normal_velocity / DCJ)
     log_a = of.log(p.alpha1) - right
     log_b = of.log(p.alpha2) + p.psi * (DCJ - normal_velocity) - right
-    x = of.minimum(-p.nu * log_a, -log_b)
+    x = -of.log(of.exp(p.nu * log_a) + of.exp(log_b))
     for _ in range(NEWTON_STEPS):
         a, b = of.exp(log_a + x / p.nu), of.exp(log_b + x)
         x = x - (a + b) * of.log(a + b) / (a / p.nu + b)

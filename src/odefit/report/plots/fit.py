@@ -41,6 +41,7 @@ _RUNAWAY = 3.0  # times the range of the data, from which the curve of a fit tha
 _MOST_LINES = 40  # at times of events; of more there are ticks of this height
 _TICK = 0.03
 _EVENT_LINE: dict[str, Any] = {"color": style.GREY, "linewidth": 0.8, "linestyle": ":", "zorder": 1.0}
+_REST, _REST_LINE, _REST_MARK = 0.975, (0.95, 1.0), ">"  # steady states: place in the panel, its line, the mark
 _NOTES = {"validate": " (validation)", "predict": " (prediction)"}
 
 
@@ -76,9 +77,11 @@ def plot_fit(
         )
     series = [one for panel in panels for one in panel.series]
     times = np.concatenate([problem.measurements.time[one.rows] for one in series])
+    at_rest = bool(np.isinf(times).any())
+    times = times[np.isfinite(times)]
     first = first_decade(times)
     curves = dict(zip(map(id, series), curves_of(result, series, first), strict=True))
-    if not times.size and not any(np.isfinite(curve.value).any() for curve in curves.values()):
+    if not times.size and not at_rest and not any(np.isfinite(curve.value).any() for curve in curves.values()):
         raise style.NothingToPlot(f"no data, and the model has no values there ({result.message})")
     picture = _Picture(result, panels, curves, band)
     handles = picture.legend()
@@ -187,6 +190,9 @@ class _Picture:
             ax.plot(curve.times, curve.value, line, color=colour, linewidth=style.LINE_WIDTH, zorder=2.0, **look)
             for kind, rows in self._kinds(one).items():
                 self._points(ax, one, kind, rows, points)
+            if curve.rest.size:  # a short line at the right end of the panel
+                margin = ax.get_yaxis_transform()
+                ax.plot(_REST_LINE, np.repeat(curve.rest, 2), line, color=colour, transform=margin, zorder=2.0)
         ax.set_ylabel(style.plain(with_unit(panel.observable, self._problem.units.get(panel.observable, ""))))
         if panel.title:
             ax.set_title(style.plain(panel.title), fontsize=style.SMALL + 1, color=style.INK)
@@ -220,13 +226,20 @@ class _Picture:
         return {kind: rows for kind, rows in kinds.items() if rows.size}
 
     def _points(self, ax: Axes, one: Series, kind: str, rows: npt.NDArray[np.int64], colour: str) -> None:
-        data = self._problem.measurements
-        sigma = self._problem.sigma[rows]
-        bars = None if kind in ("left out (weight 0)", "met exactly") or np.isnan(sigma).all() else sigma
-        ax.errorbar(
-            self._places[rows], data.value[rows], yerr=bars, linestyle="none", ecolor=colour, elinewidth=0.8,
-            zorder=3, label=f"_{kind}", **self._mark(kind, colour, one.rows.size),
-        )  # fmt: skip
+        data, at_rest = self._problem.measurements, np.isinf(self._problem.measurements.time[rows])
+        for chosen, place in ((rows[~at_rest], self._places), (rows[at_rest], None)):
+            if not chosen.size:
+                continue
+            sigma = self._problem.sigma[chosen]
+            bars = None if kind in ("left out (weight 0)", "met exactly") or np.isnan(sigma).all() else sigma
+            look = self._mark(kind, colour, one.rows.size)
+            x = np.full(chosen.size, _REST) if place is None else place[chosen]
+            if place is None:  # steady states stand at the right end of the panel
+                look |= {"marker": _REST_MARK, "transform": ax.get_yaxis_transform()}
+            ax.errorbar(
+                x, data.value[chosen], yerr=bars, linestyle="none", ecolor=colour, elinewidth=0.8, zorder=3,
+                label=f"_{kind}", **look,
+            )  # fmt: skip
 
     def _mark(self, kind: str, colour: str, number: int) -> dict[str, Any]:
         size = 4.5 if number <= 40 else 3.5 if number <= 150 else 2.0
@@ -245,7 +258,7 @@ class _Picture:
         rows = np.concatenate([one.rows for one in panel.series])
         curves = [self._curves[id(one)] for one in panel.series]
         measured = data.value[rows]
-        modelled = np.concatenate([c.value for c in curves])
+        modelled = np.concatenate([part for c in curves for part in (c.value, c.rest)])
         modelled = modelled[np.isfinite(modelled)]
         if measured.size and modelled.size and not self._result.converged:
             reach = _RUNAWAY * max(np.ptp(measured), np.abs(measured).max())
@@ -285,6 +298,11 @@ class _Picture:
                 continue  # the colours' own entries show it
             look = self._mark(kind, style.GREY if self._several else style.INK, 1)
             handles.append(Line2D([], [], linestyle="none", label=self._with_sigma(kind), **look))
+        if any(curve.rest.size for curve in self._curves.values()):
+            look = {**self._mark("data", style.GREY if self._several else style.INK, 1), "marker": _REST_MARK}
+            handles.append(
+                Line2D([], [], linestyle="none", label=f"steady state ({self._problem.model.time} = inf)", **look)
+            )
         if not self._several:
             handles.append(Line2D([], [], color=colour, linewidth=style.LINE_WIDTH, label="model"))
         if any(self._events.values()):

@@ -6,7 +6,7 @@ measurement (a wavelength), one value of the columns that choose them; so too wi
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -57,12 +57,16 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """A curve at the estimates, with the ends of its 95 % band (NaN where there is none), all (m,)."""
+    """A curve at the estimates, with the ends of its 95 % band (NaN where there is none), all (m,).
+
+    `rest` is the value of the steady state, where data are of it.
+    """
 
     times: Array
     value: Array
     lower: Array
     upper: Array
+    rest: Array = field(default_factory=lambda: np.empty(0))
 
     @property
     def columns(self) -> tuple[Array, Array, Array]:
@@ -171,6 +175,11 @@ def curves_of(result: FitResult, series: list[Series], first: float) -> list[Cur
         band = _smooth_band(result, e, series[members[0]].arguments, names, first)
         for i in members:
             curves[i] = _curve(result, band, series[i].observable)
+        resting = [i for i in members if np.isinf(result.problem.measurements.time[series[i].rows]).any()]
+        if resting:
+            rest = _band(result, e, np.array([np.inf]), series[members[0]].arguments)
+            for i in resting:
+                curves[i] = replace(curves[i], rest=rest.values[:, rest.names.index(series[i].observable)])
     return [curves[i] for i in range(len(series))]
 
 
@@ -224,11 +233,13 @@ def _band(result: FitResult, e: int, times: Array, arguments: RowArguments | Non
 def _first_times(result: FitResult, e: int, first: float) -> Array:
     problem = result.problem
     experiment, data = problem.experiments[e], problem.measurements
-    data_times = np.unique(data.time[data.experiment == experiment.name])
+    data_times = np.unique(data.time[(data.experiment == experiment.name) & np.isfinite(data.time)])
     try:
         even = prediction_times(problem, experiment)
     except ProblemError:  # all data at the start: there is no curve, but there are values
         return data_times
+    if np.isinf(even).any():  # nothing but steady states
+        return np.array([experiment.start])
     begin, end = float(even[0]), float(even[-1])
     data_times = np.union1d(data_times, _beside_jumps(result, e, begin, end))
     if not first:
