@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -292,3 +293,39 @@ def test_dow_at_tight_tolerances():
     assert result.status == "converged"
     assert result.objective == pytest.approx(expected["objective"], rel=0, abs=tight["objective_tolerance"])
     assert result.estimates == pytest.approx(expected["parameters"], rel=tight["tolerance"])
+
+
+def test_dow_as_differential_algebraic_equations_is_the_same_fit():
+    """With weak dissociation, the assumption of the three differential equations, both forms are one model.
+
+    K2/H is the unknown then, as nothing is dissociated at the start.
+    """
+    text = load("dow/dae").model.source
+    for old, new in {
+        "algebraic H ~ 1e-7": "algebraic share ~ 0",
+        "0 = -H - x2": "0 = -x2",
+        "K2*u1/(K2 + H)": "share*u1",
+        "K3*u3/(K3 + H)": "share*b2*u3",
+        "K1*u5/(K1 + H)": "share*b1*u5",
+    }.items():
+        assert old in text
+        text = text.replace(old, new)
+    weak = of.Model.from_text(text)
+    tight = DOW["tight"]
+    options = {"rtol": tight["rtol"], "atol": tight["atol"], "tol": tight["tol"]}
+    whole = load("dow/dae").with_settings(**options)
+    found = of.fit(dataclasses.replace(whole, model=weak))
+    expected = of.fit(load("dow").with_settings(**options))
+    assert found.status == expected.status == "converged"
+    assert found.objective == pytest.approx(expected.objective, rel=1e-8)
+    assert found.estimates == pytest.approx(expected.estimates, rel=1e-6)
+    for name, parameter in expected.parameters.items():
+        assert found.parameters[name].standard_error == pytest.approx(parameter.standard_error, rel=1e-5)
+
+
+def test_dow_without_the_assumption_of_weak_dissociation_fits_a_little_worse():
+    found, simplified = of.fit(load("dow/dae")), of.fit(load("dow"))
+    assert found.status == "converged"
+    assert found.objective - simplified.objective == pytest.approx(0.0425, abs=5e-4)
+    assert found.estimates["b1"] / simplified.estimates["b1"] == pytest.approx(0.9698, abs=5e-4)
+    assert found.estimates["km1_ref"] / simplified.estimates["km1_ref"] == pytest.approx(1.0163, abs=5e-4)
