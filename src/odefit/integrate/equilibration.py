@@ -131,7 +131,7 @@ def equilibrate(
                 f"the integrator '{selection.method.name}' has no second-order sensitivities, order = {order} was "
                 "asked for; take 'dopri5' or 'ddm' for them, or order = 1"
             )
-        task = task._replace(method=selection.method.address, choices=selection.choices, max_steps=selection.max_steps)
+        task = task._replace(method=selection.address, choices=selection.choices, max_steps=selection.max_steps)
         for record in (task, selection.elimination, rest):
             RESTING.put(table[0], record)
         status, t_end, cause = reach_steady_state(table, 0, order)
