@@ -90,7 +90,7 @@ def size_of_balance(e, n, n1, n2):
     return 6 * n + 3 * e.whole_col.size + 2 * n1 + n2 + 11 * SLACK if e.algebraic.size > 0 else 11 * SLACK
 
 
-@kernel(inline=True)
+@kernel(inline=True, allocating=True)
 def cut_balance(pool, at, e, n, n1, n2):
     """Return the end of what is cut from a pool, and the arrays; they are empty for ``y' = f``."""
     if e.algebraic.size == 0:

@@ -28,8 +28,8 @@ def first_step_of(slope: Any) -> Any:
     @kernel(inline=True)
     def first_step(task, e, room, t, t_end, y, f, work):
         n, rtol, atol, span = task.n, task.rtol, task.atol, t_end - t
-        size, slope = scaled_norm(y, 0, y, n, rtol, atol), scaled_norm(f, 0, y, n, rtol, atol)
-        h = 1e-6 * span if size < 1e-10 or slope * span < 1e-10 else 0.01 * size / slope
+        size, speed = scaled_norm(y, 0, y, n, rtol, atol), scaled_norm(f, 0, y, n, rtol, atol)
+        h = 1e-6 * span if size < 1e-10 or speed * span < 1e-10 else 0.01 * size / speed
         h = min(h, span)
         bend = np.inf
         for _ in range(20):

@@ -12,7 +12,7 @@ from odefit.integrate.contract import Status
 from odefit.integrate.gathering import follower, look_once, relate
 from odefit.integrate.moving_output import directions_at_fixed_time, fraction_of_time
 from odefit.integrate.sizes import note_largest
-from odefit.integrate.task import call_sink
+from odefit.integrate.task import call_sink, elimination_at, task_at
 from odefit.native.kernel import kernel
 
 _OK = int(Status.OK)
@@ -48,10 +48,10 @@ def _waits(task, index, piece):
 def output_at_ends(method: Any) -> tuple[Any, Any, Any]:
     """Return the kernels for what is handed over where the loop over time begins and ends.
 
-    The first one is called before all pieces, the second one where a piece begins, and the third one behind all of them,
-    for what waits for the last event.  These are told `at`: time, whether it is the start, status and what to blame.
-    All return status, what to blame and which output is next.  States of equations in several derivatives are made consistent first, by the second one: this needs
-    what holds in the piece.
+    The first one is called before all pieces, the second one where a piece begins, and the third one behind all of
+    them, for what waits for the last event.  These are told `at`: time, whether it is the start, status and what to
+    blame.  All return status, what to blame and which output is next.  States of equations in several derivatives are
+    made consistent first, by the second one: this needs what holds in the piece.
     """
     current, consistent = method.current, method.consistent
 
@@ -82,22 +82,23 @@ def output_at_ends(method: Any) -> tuple[Any, Any, Any]:
     if consistent is None:
 
         @kernel(inline=True)
-        def begin_output(table, i, task, elimination, room, next_time, gathering, scratch):
+        def begin_output(table, i, room, next_time, gathering, scratch):
+            task = task_at(table, i)
             return _OK, -1, write_initial(table, i, task, room, task.start, next_time, gathering, scratch)
 
         @kernel(inline=True)
-        def open_piece(table, i, task, elimination, room, at, next_time, gathering, scratch):
+        def open_piece(table, i, room, at, next_time, gathering, scratch):
             return at[2], at[3], next_time
 
         @kernel(inline=True)
-        def write_rest(table, i, task, elimination, room, at, next_time, gathering, scratch):
-            return at[2], at[3], write_all(table, i, task, room, next_time, gathering, scratch)
+        def write_rest(table, i, room, at, next_time, gathering, scratch):
+            return at[2], at[3], write_all(table, i, task_at(table, i), room, next_time, gathering, scratch)
 
         return begin_output, open_piece, write_rest
 
     @kernel(inline=True)
-    def begin_output(table, i, task, elimination, room, next_time, gathering, scratch):
-        status, cause = _OK, -1
+    def begin_output(table, i, room, next_time, gathering, scratch):
+        task, elimination, status, cause = task_at(table, i), elimination_at(table, i), _OK, -1
         if task.ends.size == 0:  # there is no piece
             status, cause = consistent(task, elimination, room, task.start)
             if status == _OK:
@@ -106,8 +107,8 @@ def output_at_ends(method: Any) -> tuple[Any, Any, Any]:
         return status, cause, next_time
 
     @kernel(inline=True)
-    def open_piece(table, i, task, elimination, room, at, next_time, gathering, scratch):
-        t, is_start, status, cause = at
+    def open_piece(table, i, room, at, next_time, gathering, scratch):
+        (t, is_start, status, cause), task, elimination = at, task_at(table, i), elimination_at(table, i)
         if status != _OK:
             return status, cause, next_time
         status, blamed = consistent(task, elimination, room, t)
@@ -117,8 +118,8 @@ def output_at_ends(method: Any) -> tuple[Any, Any, Any]:
         return status, (cause if status == _OK else blamed), next_time
 
     @kernel(inline=True)
-    def write_rest(table, i, task, elimination, room, at, next_time, gathering, scratch):
-        t, _, status, cause = at
+    def write_rest(table, i, room, at, next_time, gathering, scratch):
+        (t, _, status, cause), task, elimination = at, task_at(table, i), elimination_at(table, i)
         if next_time < task.times.size:
             status, blamed = consistent(task, elimination, room, t)
             if status != _OK:

@@ -180,15 +180,19 @@ def _wanted_next(wanted, unit, h, factor, asked):
     return unit * (h * factor if h >= asked else max(h * factor, asked))
 
 
-@kernel(inline=True)
-def _clear(task, replay):
-    """Let go of what an earlier integration counted and found, and of what tables were asked for in vain."""
+@kernel(inline=True, allocating=True)
+def _cleared(task, replay):
+    """Let go of what an earlier integration counted and found, and of what tables were asked for in vain.
+
+    Returns where it is counted.
+    """
     for j in range(_COUNTERS if replay else task.counts.size):
         task.counts[j] = 0
     for slot in range(task.slots):
         at = 1 + SLOT * slot + REFUSED
         task.u[at], task.u[at + 1] = np.nan, np.nan
     forget_solutions(task)
+    return task.counts
 
 
 @kernel(inline=True)
@@ -275,24 +279,22 @@ def _loop(name: str, method: Method) -> Any:
     @kernel(inline=True, allocating=True)
     def integrate(table, i, order, replay, sizes, largest, taken, orders, n_taken):
         """Integrate task `i` of a table through all its pieces."""
-        task, elimination = task_at(table, i), elimination_at(table, i)
-        counts, pilot = task.counts, sizes.size > 0
-        _clear(task, replay)
+        task, elimination, pilot = task_at(table, i), elimination_at(table, i), sizes.size > 0
+        counts = _cleared(task, replay)
         room, course = make_room(task, elimination, order), new_course(table, i, order, replay)
         scratch, events = scratch_for_output(table, i, room), event_scratch(task, switching_at(table, i), order)
         gather, derives, watched = aggregates_of(table, i), order >= 1 and task.n_directions > 0, course.size > 0
-        status, cause, ratio_most, wanted = _OK, -1, 0.0, 0.0
-        t, h, asked, rejected, attempts, step = task.start, 0.0, 0.0, 0, 0, 0
+        t, h, asked, ratio_most, wanted, rejected, attempts, step = task.start, 0.0, 0.0, 0.0, 0.0, 0, 0, 0
         next_time, kink, begun, border = task.times.size if pilot else 0, 0, n_taken, -1
         piece = np.int64(0)  # no literal, for which all that is handed it would be compiled once more
-        status, cause, next_time = begin_output(table, i, task, elimination, room, next_time, gather, scratch)
+        status, cause, next_time = begin_output(table, i, room, next_time, gather, scratch)
         while status == _OK and piece < task.ends.size and task.n > 0:
             is_start = piece == 0 and border < 0
             t, t_end, unit, status, cause = enter(
                 table, i, task, elimination, room, piece, order, t, course, events, cause
             )
             at = (t, is_start, status, cause)
-            status, cause, next_time = open_piece(table, i, task, elimination, room, at, next_time, gather, scratch)
+            status, cause, next_time = open_piece(table, i, room, at, next_time, gather, scratch)
             begun, was_nonfinite = n_taken if border < 0 else begun, False
             behind, awaited = end_of_stretch(table, i, replay, order, course, piece, step, counts[_COUNTERS + piece])
             if status == _OK and t < t_end:  # several events at one time have nothing between them
@@ -349,8 +351,7 @@ def _loop(name: str, method: Method) -> Any:
                     table, i, room, piece, order, course, events, cause, border, step, behind
                 )
         if status == _OK and not pilot:
-            at = (t, False, status, cause)
-            status, cause, next_time = write_rest(table, i, task, elimination, room, at, next_time, gather, scratch)
+            status, cause, next_time = write_rest(table, i, room, (t, False, status, cause), next_time, gather, scratch)
         t, status = time_in_task(task, t), _or_refused(task, status)
         keep_alive((room.pool, scratch, events, course))
         counts[0], counts[1] = attempts - rejected, rejected
