@@ -169,7 +169,7 @@ def _patterns(problem: Problem) -> tuple[tuple[Pattern, tuple[TableShape, ...], 
 def _build(problem: Problem) -> NativeProblem:
     model = problem.model
     if model.mass:
-        raise UnsupportedError("models with 'mass'")
+        raise UnsupportedError("equations in several derivatives (a mass matrix) and algebraic states")
     patterns = _patterns(problem)
     distinct = list(dict.fromkeys(patterns))
     symbolic = [variant_of(problem, *pattern) for pattern in distinct]
