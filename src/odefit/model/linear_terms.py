@@ -21,7 +21,7 @@ from casadi import SX
 from odefit.errors import ModelError
 from odefit.model.arithmetic import add, divide, multiply, negate, subtract
 from odefit.model.lowering import Namespace, lower
-from odefit.model.nodes import Call, Name, Named, Node, Number, Operation, walk
+from odefit.model.nodes import Name, Node, Number, Operation, walk
 from odefit.model.tokens import Token, error_at
 
 ADVICE = "introduce an unknown: algebraic v ~ 0, x' = v, and 0 = ... in v"
@@ -77,8 +77,7 @@ def terms_of_text(text: str, root: Node, namespace: Namespace) -> Terms:
         elif isinstance(node, Name):
             values.append(Terms({str(state_of_derivative(node.token.value)): SX(1.0)}, SX(0.0)))
         elif not isinstance(node, Operation) or node.token.value not in _LINEAR:
-            first = next(iter(derivatives_in(node)))
-            raise error_at(text, node.token, _not_linear(node, first))
+            raise error_at(text, node.token, _not_linear(node))
         elif operands_done:
             count = len(node.operands)
             operands, values = values[len(values) - count :], values[: len(values) - count]
@@ -106,22 +105,17 @@ def _combined(text: str, node: Operation, operands: list[Terms]) -> Terms:
     except ModelError as error:
         raise error_at(text, node.token, str(error)) from None
     if result is None:
-        raise error_at(text, node.token, _not_linear(node, next(iter(derivatives_in(node)))))
+        raise error_at(text, node.token, _not_linear(node))
     return result
 
 
-def _not_linear(node: Call | Named | Operation, state: str) -> str:
-    return (
-        f"an equation is linear in its derivatives, but {state}' stands under '{node.token.value}' here; {ADVICE}"
-        if isinstance(node, Call | Named) or node.token.value not in ("*", "/")
-        else f"an equation is linear in its derivatives, but "
-        f"{'a product of two of them' if node.token.value == '*' else f'a division by {_divisor(node)}'} "
-        f"stands here; {ADVICE}"
-    )
-
-
-def _divisor(node: Operation) -> str:
-    return f"{next(iter(derivatives_in(node.operands[1])))}'"
+def _not_linear(node: Node) -> str:
+    word, found = node.token.value, f"{next(iter(derivatives_in(node)))}' stands under '{node.token.value}'"
+    if isinstance(node, Operation) and word == "*":
+        found = "a product of two of them stands"
+    elif isinstance(node, Operation) and word == "/":
+        found = f"a division by {next(iter(derivatives_in(node.operands[1])))}' stands"
+    return f"an equation is linear in its derivatives, but {found} here; {ADVICE}"
 
 
 def _sum(first: Terms, second: Terms | None = None) -> Terms:

@@ -33,7 +33,7 @@ from casadi import SX
 
 from odefit.model.arithmetic import divide
 from odefit.model.generic_values import inlined
-from odefit.model.row_elimination import Row, without_dependent_rows
+from odefit.model.row_elimination import Row, first_dependent, without_dependent_rows
 from odefit.model.row_matching import MassFault, check_index, listed, matched_states
 
 
@@ -62,11 +62,15 @@ def structured_rows(
     if len(rows) != len(states):
         raise MassFault(_numbers_differ(rows, states))
     rows = sorted(rows, key=lambda row: not row.explicit)  # stable
-    rows = without_dependent_rows(rows, _coefficients(rows, symbols, definitions))
+    rows = without_dependent_rows(rows)
+    coefficients = _coefficients(rows, symbols, definitions)
+    dependent = first_dependent(coefficients)
+    if dependent:
+        raise MassFault(_only_by_definitions([rows[k] for k in dependent]), dependent[-1])
     sides = inlined([row.rest for row in rows], definitions, symbols)
     members = [symbols[name] for name in states]
     names = matched_states(rows, sides, states, members)
-    check_index(rows, _coefficients(rows, symbols, definitions), sides, states, members)
+    check_index(rows, coefficients, sides, states, members)
     return _by_state(dict(zip(names, rows, strict=True)), states)
 
 
@@ -87,6 +91,13 @@ def _by_state(by_name: Mapping[str, Row], states: Sequence[str]) -> Structured:
             continue
         found.rhs[name], found.mass[name], found.written[name] = row.rest, row.coefficients, row.words
     return found
+
+
+def _only_by_definitions(rows: Sequence[Row]) -> str:
+    return (
+        f"the derivatives in {listed([row.words for row in rows])} depend on each other through definitions, which an "
+        "experiment may replace; write the coefficients out, without these definitions"
+    )
 
 
 def _numbers_differ(rows: Sequence[Row], states: Sequence[str]) -> str:

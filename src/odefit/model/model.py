@@ -23,7 +23,7 @@ from odefit.model.lowering import Namespace, expression_from_text
 from odefit.model.names import initial_name
 from odefit.model.packing import packed_expressions, unpacked_expressions
 from odefit.model.reading import read_equations
-from odefit.model.tracing import Initial, Traced, trace_equations
+from odefit.model.tracing import Initial, Traced, TracedMass, TracedResidual, trace_equations
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
@@ -78,7 +78,7 @@ class Model(Equations):
     @classmethod
     def from_function(
         cls,
-        rhs: Traced,
+        rhs: Traced | None,
         states: Sequence[str],
         parameters: Sequence[str],
         initial: Initial,
@@ -87,6 +87,8 @@ class Model(Equations):
         time: str = "t",
         algebraic: Mapping[str, Any] | None = None,
         equations: Traced | None = None,
+        mass: TracedMass | None = None,
+        residual: TracedResidual | None = None,
     ) -> Model:
         """Trace a Python function once.
 
@@ -108,8 +110,20 @@ class Model(Equations):
         equations
             ``equations(t, y, p)`` that returns a dict from a name, for messages, to what must be zero; as many as
             there are algebraic unknowns.
+        mass
+            ``mass(t, y, p)`` that returns a dict from row to a dict from state to coefficient, for equations in several
+            derivatives: the sum of coefficients times derivatives is what `rhs` returns for that row.  Rows have any
+            names.  A row that is not there is ``x' = ...`` if it has the name of a state, and ``0 = ...`` otherwise.
+        residual
+            ``residual(t, y, ydot, p)`` in the place of `rhs` (which is None) and `mass`, with `ydot.name`; returns a
+            dict from a name, for messages, to what must be zero, linear in the derivatives.
+
+        With `mass` or `residual` there are as many rows, with those of `equations`, as states and algebraic unknowns.
+        Algebraic unknowns are then states, whose guesses are their initial values.
         """
-        traced = trace_equations(rhs, states, parameters, initial, observables, time, algebraic, equations)
+        traced = trace_equations(
+            rhs, states, parameters, initial, observables, time, algebraic, equations, mass, residual
+        )
         return cls._of(traced, source=None)
 
     @classmethod

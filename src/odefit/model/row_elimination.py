@@ -5,9 +5,12 @@ parameters are, hide the algebraic equation 0 = sum_i m_i f_i.  (An amplifier ha
 that 0 = f + g.)  One of the rows, the last, is replaced by it; the others stay as they were written.
 
 The rows are reduced to echelon form at random samples (`odefit.model.generic_values`): row i minus m times the pivot
-row p, m = B_ic / B_pc in the column c of the pivot.  What cancels at all samples is zero; a row of which nothing is left
-is dependent.  For such rows alone the steps are repeated symbolically.  A multiplier that is the same number at all
-samples is that number.
+row p, m = B_ic / B_pc in the column c of the pivot.  What cancels at all samples is zero; a row of which nothing is
+left is dependent.  For such rows alone the steps are repeated symbolically.  A multiplier that is the same number at
+all samples is that number.
+
+Definitions count as values of their own, since an experiment may replace them.  Rows that only the formulas of
+definitions make dependent are refused.
 """
 
 from __future__ import annotations
@@ -62,19 +65,37 @@ class _Step(NamedTuple):
     left: tuple[str, ...]
 
 
-def without_dependent_rows(rows: Sequence[Row], coefficients: Sequence[dict[str, SX]]) -> list[Row]:
-    """Return the rows with algebraic equations in the place of dependent ones.
+def without_dependent_rows(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows, explicit ones first, with algebraic equations in the place of dependent ones."""
+    echelon = _echelon([row.coefficients for row in rows])
+    if echelon is None:
+        return list(rows)
+    steps, reduced = echelon
+    symbolic = _Symbolic(rows, steps)
+    return [
+        symbolic.reduced(number) if row.coefficients and not reduced[number] else row for number, row in enumerate(rows)
+    ]
 
-    Parameters
-    ----------
-    rows
-        Explicit ones first.
-    coefficients
-        Of each row, with definitions put in.
-    """
+
+def first_dependent(coefficients: Sequence[dict[str, SX]]) -> tuple[int, ...]:
+    """Return the numbers of rows whose coefficients depend on each other, the last one on the others; () if none."""
+    steps, reduced = _echelon(coefficients) or ([], [])
+    for number, left in enumerate(reduced):
+        if coefficients[number] and not left:
+            involved, waiting = {number}, [number]
+            for one in waiting:
+                further = {step.pivot for step in steps[one]} - involved
+                involved |= further
+                waiting.extend(further)
+            return tuple(sorted(involved))
+    return ()
+
+
+def _echelon(coefficients: Sequence[dict[str, SX]]) -> tuple[list[list[_Step]], list[dict[str, Values]]] | None:
+    """Return the steps that reduce each row, and what is left of it; None where there are no finite samples."""
     values = _sampled(coefficients)
     if values is None:
-        return list(rows)
+        return None
     steps: list[list[_Step]] = []
     reduced: list[dict[str, Values]] = []
     pivot_of: dict[str, int] = {}
@@ -86,10 +107,7 @@ def without_dependent_rows(rows: Sequence[Row], coefficients: Sequence[dict[str,
             sizes = {name: np.abs(one) for name, one in left.items()}
             largest = np.max(list(sizes.values()), axis=0)
             pivot_of[max(sizes, key=lambda name: float(np.min(sizes[name] / largest)))] = number
-    symbolic = _Symbolic(rows, steps)
-    return [
-        symbolic.reduced(number) if row.coefficients and not reduced[number] else row for number, row in enumerate(rows)
-    ]
+    return steps, reduced
 
 
 def _sampled(coefficients: Sequence[dict[str, SX]]) -> list[dict[str, Values]] | None:

@@ -110,7 +110,7 @@ def check_index(
             where += [(i, place[name]) for name in inner]
         else:
             slopes = ca.jacobian(generic(sides[k]), unknowns)
-            parts.append(ca.vertcat(*slopes.nonzeros()))
+            parts.append(slopes.nz[:].T)
             where += [(i, j) for j in slopes.sparsity().get_triplet()[1]]
     if not where:
         return
