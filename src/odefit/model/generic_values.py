@@ -9,8 +9,14 @@ shows one branch only.  They are replaced by what is generic,
     min(a, b), max(a, b)                    a and b times a number each, added
     U(a)                                    a quadratic polynomial of a
 
+and, where only rational functions are wanted, any other function is an affine one of its arguments,
+
+    exp(a), log(a), a^b, ...                an affine function
+
 with random numbers, the same ones wherever the same is written.  So what vanishes at all samples vanishes on every
 branch and for every table; the converse need not hold, and is not claimed.
+
+(Rational functions have no steep slopes: those of exp(u/0.026), a diode, hide all others in a matrix of derivatives.)
 
 The points are positive and of order 1 at first; where a value is not finite there (``sqrt(1 - x)``), others are tried.
 """
@@ -31,13 +37,14 @@ from odefit.model.table_calls import CALL
 
 SAMPLES = 5
 """Points at which something must hold."""
-_TRIALS = 40
+_TRIALS = 80
 _RANGES = ((0.5, 2.0), (0.05, 0.9), (1.0, 9.0), (-1.0, 1.0))
 _SEED = 20_011
 _NUMBERS = frozenset(
     {ca.OP_LT, ca.OP_LE, ca.OP_EQ, ca.OP_NE, ca.OP_NOT, ca.OP_AND, ca.OP_OR, ca.OP_FLOOR, ca.OP_CEIL, ca.OP_SIGN}
 )
 _EXTREMES = frozenset({ca.OP_FMIN, ca.OP_FMAX})
+_RATIONAL = frozenset({ca.OP_ADD, ca.OP_SUB, ca.OP_MUL, ca.OP_DIV, ca.OP_NEG, ca.OP_SQ, ca.OP_TWICE, ca.OP_INV})
 _binary: Any = SX.binary
 _unary: Any = SX.unary
 
@@ -58,8 +65,11 @@ def inlined(expressions: list[SX], definitions: Mapping[str, SX], symbols: Mappi
     return result
 
 
-def generic(out: SX) -> SX:
-    """Return a column of expressions with random analytic functions in the place of what is not analytic."""
+def generic(out: SX, *, rational: bool = False) -> SX:
+    """Return a column of expressions with random analytic functions in the place of what is not analytic.
+
+    With `rational`, random affine functions also stand in the place of what is not rational.
+    """
     symbols = symbols_in(out)
     function = ca.Function("generic", [ca.vertcat(SX(0, 1), *symbols)], [ca.densify(out)])
     rng = np.random.default_rng(_SEED)
@@ -101,6 +111,10 @@ def generic(out: SX) -> SX:
                 table, argument = parts[0][1], values[1]
                 slope = add(number(table, 1), multiply(number(table, 2), argument))
                 value = add(values[0], multiply(slope, argument))
+            elif rational and operation not in _RATIONAL:
+                value, lost = number(key), False
+                for i, one in enumerate(values):
+                    value = add(value, multiply(number(key, i), one))
             else:
                 value = _unary(operation, *values) if len(values) == 1 else _binary(operation, *values)
         register[target[0]] = (value, keys.setdefault(key, len(keys)), lost)

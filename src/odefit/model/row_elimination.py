@@ -56,6 +56,13 @@ class Row:
     explicit: bool = False
 
 
+def listed(words: Sequence[str], most: int = 6) -> str:
+    """Join words with commas and an 'and'."""
+    if len(words) > most:
+        return f"{', '.join(words[:most])} and {len(words) - most} more"
+    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
+
+
 class _Step(NamedTuple):
     """Of the reduction of a row: minus `multiplier` times row `pivot`, which has its pivot in `column`."""
 
@@ -153,8 +160,8 @@ class _Symbolic:
     def reduced(self, number: int) -> Row:
         """Return a row after its steps, with the words of all that entered it."""
         row, sources = self._of(number)
-        words = " and ".join(self._rows[one].words for one in sorted(sources))
-        return replace(row, words=f"{words}, of which the derivatives cancel")
+        words = listed([self._rows[one].words for one in sorted(sources)])
+        return replace(row, words=f"what is left of {words} when their derivatives cancel")
 
     def _of(self, number: int) -> tuple[Row, frozenset[int]]:
         waiting = [number]

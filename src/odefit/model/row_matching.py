@@ -29,10 +29,12 @@ from numpy.typing import NDArray
 
 from odefit.model.dependencies import symbols_in
 from odefit.model.generic_values import generic, samples
-from odefit.model.row_elimination import Row
+from odefit.model.row_elimination import Row, listed
 
 _SINGULAR = 1e-11
+"""Of the largest singular value, for a scaled matrix."""
 _INVOLVED = 1e-6
+"""Of the largest entry of a null vector: smaller ones are rounding."""
 
 
 class MassFault(Exception):
@@ -41,13 +43,6 @@ class MassFault(Exception):
     def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message)
         self.row = row
-
-
-def listed(words: Sequence[str], most: int = 6) -> str:
-    """Join words with commas and an 'and'."""
-    if len(words) > most:
-        return f"{', '.join(words[:most])} and {len(words) - most} more"
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def matched_states(rows: Sequence[Row], sides: Sequence[SX], states: Sequence[str], symbols: list[SX]) -> list[str]:
@@ -99,30 +94,28 @@ def check_index(
     columns = [k for k, name in enumerate(states) if name not in own]
     place = {states[k]: i for i, k in enumerate(columns)}
     implicit = [k for k, row in enumerate(rows) if not row.explicit]
-    if not implicit:
-        return
+    if all(row.coefficients for row in rows):
+        return  # independent they are already
     unknowns = ca.vertcat(*(symbols[k] for k in columns))
     parts, where = [], list[tuple[int, int]]()
     for i, k in enumerate(implicit):
         if rows[k].coefficients:
             inner = [name for name in coefficients[k] if name in place]
-            parts.append(generic(ca.vertcat(SX(0, 1), *(coefficients[k][name] for name in inner))))
+            parts.append(generic(ca.vertcat(SX(0, 1), *(coefficients[k][name] for name in inner)), rational=True))
             where += [(i, place[name]) for name in inner]
         else:
-            slopes = ca.jacobian(generic(sides[k]), unknowns)
+            slopes = ca.jacobian(generic(sides[k], rational=True), unknowns)
             parts.append(slopes.nz[:].T)
             where += [(i, j) for j in slopes.sparsity().get_triplet()[1]]
-    if not where:
+    matrix, values = np.zeros((len(implicit), len(columns))), samples(ca.vertcat(*parts))
+    for one in values:
+        matrix[[i for i, _ in where], [j for _, j in where]] = one
+        if not _is_singular(matrix):
+            return
+    if not len(values):
         return
-    matrices = np.zeros((0, len(implicit), len(columns)))
-    values = samples(ca.vertcat(*parts))
-    if len(values):
-        matrices = np.zeros((len(values), len(implicit), len(columns)))
-        matrices[:, [i for i, _ in where], [j for _, j in where]] = values
-    faults = [_null_vectors(one) for one in matrices]
-    if not faults or None in faults:
-        return
-    left, right = faults[0] or (np.empty(0), np.empty(0))
+    left, _, right = np.linalg.svd(_scaled(matrix))
+    left, right = left[:, -1], right[-1]
     blamed = [implicit[i] for i in _involved(left)]
     raise _index_fault(rows, blamed, [states[columns[j]] for j in _involved(right)])
 
@@ -131,11 +124,17 @@ def _involved(vector: NDArray[np.float64]) -> list[int]:
     return np.flatnonzero(np.abs(vector) > _INVOLVED * np.max(np.abs(vector))).tolist()
 
 
-def _null_vectors(matrix: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Return left and right null vector of a matrix, None if it is regular."""
-    largest = np.max(np.abs(matrix), axis=1, keepdims=True)
-    left, sizes, right = np.linalg.svd(matrix / np.where(largest > 0.0, largest, 1.0))
-    return None if sizes[-1] > _SINGULAR * sizes[0] else (left[:, -1], right[-1])
+def _is_singular(matrix: NDArray[np.float64]) -> bool:
+    sizes = np.linalg.svd(_scaled(matrix), compute_uv=False)
+    return bool(sizes[-1] <= _SINGULAR * sizes[0])
+
+
+def _scaled(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return a matrix with rows and columns scaled to largest entries of about 1: units must not matter."""
+    for axis in (1, 0, 1, 0, 1):
+        largest = np.max(np.abs(matrix), axis=axis, keepdims=True)
+        matrix = matrix / np.where(largest > 0.0, largest, 1.0)
+    return matrix
 
 
 def _matching(found: Sequence[Collection[int]], n: int) -> list[int]:
