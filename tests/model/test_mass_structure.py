@@ -85,6 +85,13 @@ def test_dependent_rows_become_algebraic(rows, expected, evaluate, numbers):
         assert evaluate(side, **values) == pytest.approx(expected(**values))
 
 
+@pytest.mark.parametrize("rows", ["3*x' + 3*y' = x\nx' + y' = y", "3*a*x' + 3*a*y' = x\na*x' + a*y' = y"])
+def test_multipliers_that_are_numbers_are_exact(rows, evaluate):
+    model = Model.from_text(rows + start("x", "y"))
+    [row] = [name for name in model.states if not model.mass[name]]
+    assert evaluate(model.rhs[row], x=1.0, y=0.0) == -1 / 3
+
+
 def test_three_rows_may_depend_on_each_other(residual, numbers):
     rows = "a*x' + b*y' = x\nb*y' + c*z' = y\na*x' - c*z' = z^2"
     model = Model.from_text(rows + start("x", "y", "z"))

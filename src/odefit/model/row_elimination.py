@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import NamedTuple
 
 import casadi as ca
@@ -30,6 +31,8 @@ from odefit.model.generic_values import SAMPLES, generic, samples
 _CANCELLED = 1e-9
 """Of its terms: smaller differences are rounding."""
 _SAME = 1e-10
+_ROUNDING, _DENOMINATOR = 1e-13, 1000
+"""A multiplier so near to a fraction with so small a denominator is meant to be it."""
 
 Values = NDArray[np.float64]
 
@@ -191,10 +194,14 @@ class _Symbolic:
 
 
 def _multiplier(over: SX, under: SX, values: Values) -> SX:
+    """Return over / under, as a number if it is one; samples show that but for rounding."""
+    if over.is_constant() and under.is_constant():
+        return SX(float(over) / float(under))
     mean = float(np.mean(values))
-    if np.all(np.abs(values - mean) <= _SAME * abs(mean)):
-        return SX(float(f"{mean:.11g}"))
-    return divide(over, under)
+    if not np.all(np.abs(values - mean) <= _SAME * abs(mean)):
+        return divide(over, under)
+    simple = float(Fraction(mean).limit_denominator(_DENOMINATOR))
+    return SX(simple if abs(simple - mean) <= _ROUNDING * abs(mean) else mean)
 
 
 def _minus(rest: SX, multiplier: SX, other: SX) -> SX:
