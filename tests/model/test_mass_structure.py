@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import random
+from fractions import Fraction
 
 import casadi as ca
 import numpy as np
@@ -12,7 +13,7 @@ from casadi import SX
 
 from odefit.errors import LanguageError, ProblemError, UnsupportedError
 from odefit.model import Model
-from odefit.model.generic_values import SAMPLES, samples
+from odefit.model.residues import as_fraction, echelon, residues
 from odefit.model.unknowns_as_states import with_unknowns_as_states
 from odefit.problem import Dose, Experiment, Measurements, Parameter, Problem
 
@@ -108,6 +109,7 @@ INDEPENDENT = [
     "max(a, -1e9)*x' + a*y' = x\nx' + y' = y",
     "(a + 1e-7*b)*x' + a*y' = x\nx' + y' = y",
     "(1 + floor(a/1e9))*x' + y' = x\nx' + y' = y",
+    "(a + 1e-15)*x' - a*y' = x\n-a*x' + a*y' = y",  # parasitic beside a parameter that may be as small
 ]
 
 
@@ -121,6 +123,32 @@ def test_rows_that_only_definitions_make_dependent_are_refused():
     with pytest.raises(LanguageError, match="depend on each other through definitions, which an experiment may") as one:
         Model.from_text("q = a + b\nq*x' + y' = x\n(a + b)*x' + y' = y" + start("x", "y"))
     assert "'q*x' + y' = x' (line 2) and '(a + b)*x' + y' = y' (line 3)" in str(one.value)
+
+
+def test_coefficients_that_cancel_are_left_out():
+    model = Model.from_text("((a + b) - b - a)*x' + y' = x\nx' + y' = y" + start("x", "y"))
+    assert str(model.rhs["y"]) == "x"
+    assert list(model.mass) == ["x"]
+
+
+@pytest.mark.parametrize("fraction", [Fraction(-1), Fraction(1, 3), Fraction(-355, 113), Fraction(200001, 7)])
+def test_fractions_are_found_again(fraction):
+    x = SX.sym("x")
+    [value] = residues(x * fraction.numerator / (x * fraction.denominator)) or []
+    assert as_fraction(value) == fraction
+    for other in (x / 3, SX(0.123456789), SX(1e-15)):
+        [value] = residues(other) or []
+        assert as_fraction(value) is None
+
+
+def test_a_singular_matrix_has_its_rows_and_columns_named():
+    """The third row is the first minus twice the second; columns 1 and 2 are only seen as their sum."""
+    rows = [[1, 2, 2, 0], [3, 1, 1, 0], [-5, 0, 0, 0], [0, 0, 0, 4]]
+    found = echelon([{j: (one, one) for j, one in enumerate(row)} for row in rows])
+    assert [number for number, left in enumerate(found.reduced) if not left] == [2]
+    assert found.rows_of_zero(2) == [0, 1, 2]
+    [free] = set(range(4)) - set(found.pivots)
+    assert sorted(found.null_columns(free)) == [1, 2]
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -173,6 +201,16 @@ def test_an_index_may_be_higher_though_all_unknowns_stand_in_the_right_places():
     assert "'0 = log(x - 7) + u - v' (line 4) and '0 = t + b*(v - u)' (line 5) do not determine u and v" in message
 
 
+def test_the_same_function_in_two_equations_is_the_same():
+    message = (
+        r"the index is higher than 1: '0 = exp\(u\) - v' \(line 4\) and '0 = 2\*exp\(u\) - 2\*v' \(line 5\) do not "
+    )
+    with pytest.raises(LanguageError, match=message):
+        Model.from_text(
+            "a*x' = u - v\nalgebraic u ~ 1\nalgebraic v ~ 1\n0 = exp(u) - v\n0 = 2*exp(u) - 2*v" + start("x")
+        )
+
+
 STEEP = [
     "0 = exp(x/0.001) - u + 1e-9*u",  # slopes of 1e400
     "0 = log(-1e6 - u*x) + u",  # never a number at positive values
@@ -193,8 +231,7 @@ def test_nothing_is_said_where_no_sample_is_finite():
     model = Model.from_text("a*x' = u\nalgebraic u ~ 1\n0 = (u + x)/(0.5*x - x/2)" + start("x"))
     assert model.algebraic_states == ("u",)
     x = SX.sym("x")
-    assert samples(x / (0.5 * x - x / 2)).shape == (0, 1)
-    assert samples(ca.log(x - 5)).shape == (SAMPLES, 1)  # other points are tried
+    assert residues(x / (0.5 * x - x / 2)) is None
 
 
 @pytest.mark.parametrize(

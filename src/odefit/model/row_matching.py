@@ -9,8 +9,8 @@ there is no algebraic row), if and only if
 
 is regular.  Whatever the numbers are, M must have a perfect matching: an entry in each row and column that no other row
 or column uses.  Each row then is named by its column: a differential row has the derivative of that state, an algebraic
-one the state itself; ``x' = expr`` has only x' and keeps its name.  M is tested at random samples, too: entries may
-cancel.  Where none is finite nothing is said: the numbers of a run will tell.
+one the state itself; ``x' = expr`` has only x' and keeps its name.  M is tested at random points, too
+(`odefit.model.residues`): entries may cancel.  Where no point serves nothing is said: the numbers of a run will tell.
 
 Where there is no matching, the rows and columns that alternating paths reach from an unmatched one are the part to
 blame (Dulmage and Mendelsohn): the rows hold fewer unknowns than they are, the columns stand in fewer equations.  If
@@ -25,16 +25,11 @@ from collections.abc import Collection, Mapping, Sequence
 import casadi as ca
 import numpy as np
 from casadi import SX
-from numpy.typing import NDArray
 
 from odefit.model.dependencies import symbols_in
-from odefit.model.generic_values import generic, samples
+from odefit.model.generic_values import generic
+from odefit.model.residues import Values, echelon, residues
 from odefit.model.row_elimination import Row, listed
-
-_SINGULAR = 1e-11
-"""Of the largest singular value, for a scaled matrix."""
-_INVOLVED = 1e-6
-"""Of the largest entry of a null vector: smaller ones are rounding."""
 
 
 class MassFault(Exception):
@@ -81,7 +76,7 @@ def check_index(
     states: Sequence[str],
     symbols: list[SX],
 ) -> None:
-    """Refuse rows whose matrix M is singular at all samples; see the top of the module.
+    """Refuse rows whose matrix M is singular at random points; see the top of the module.
 
     Parameters
     ----------
@@ -90,51 +85,31 @@ def check_index(
     coefficients, sides
         Of the rows, with definitions put in.
     """
+    if all(row.coefficients for row in rows):
+        return  # independent they are already
     own = {next(iter(row.coefficients)) for row in rows if row.explicit}  # a unit row takes its column with it
     columns = [k for k, name in enumerate(states) if name not in own]
     place = {states[k]: i for i, k in enumerate(columns)}
     implicit = [k for k, row in enumerate(rows) if not row.explicit]
-    if all(row.coefficients for row in rows):
-        return  # independent they are already
-    unknowns = ca.vertcat(*(symbols[k] for k in columns))
-    parts, where = [], list[tuple[int, int]]()
-    for i, k in enumerate(implicit):
-        if rows[k].coefficients:
-            inner = [name for name in coefficients[k] if name in place]
-            parts.append(generic(ca.vertcat(SX(0, 1), *(coefficients[k][name] for name in inner)), rational=True))
-            where += [(i, place[name]) for name in inner]
-        else:
-            slopes = ca.jacobian(generic(sides[k], rational=True), unknowns)
-            parts.append(slopes.nz[:].T)
-            where += [(i, j) for j in slopes.sparsity().get_triplet()[1]]
-    matrix, values = np.zeros((len(implicit), len(columns))), samples(ca.vertcat(*parts))
-    for one in values:
-        matrix[[i for i, _ in where], [j for _, j in where]] = one
-        if not _is_singular(matrix):
-            return
-    if not len(values):
+    entries: list[dict[int, Values]] = [{} for _ in implicit]
+    inner = [(i, name) for i, k in enumerate(implicit) for name in coefficients[k] if name in place]
+    algebraic = [i for i, k in enumerate(implicit) if not rows[k].coefficients]
+    factors = [coefficients[implicit[i]][name] for i, name in inner]
+    written = generic(ca.vertcat(*factors, *(sides[implicit[i]] for i in algebraic)))
+    slopes = ca.jacobian(written[len(inner) :], ca.vertcat(SX(0, 1), *(symbols[k] for k in columns)))
+    where = [(i, place[name]) for i, name in inner]
+    where += [(algebraic[row], column) for row, column in zip(*slopes.sparsity().get_triplet(), strict=True)]
+    values = residues(ca.vertcat(*(written[k] for k in range(len(inner))), ca.vec(slopes.nz[:])))
+    if values is None:
         return
-    left, _, right = np.linalg.svd(_scaled(matrix))
-    left, right = left[:, -1], right[-1]
-    blamed = [implicit[i] for i in _involved(left)]
-    raise _index_fault(rows, blamed, [states[columns[j]] for j in _involved(right)])
-
-
-def _involved(vector: NDArray[np.float64]) -> list[int]:
-    return np.flatnonzero(np.abs(vector) > _INVOLVED * np.max(np.abs(vector))).tolist()
-
-
-def _is_singular(matrix: NDArray[np.float64]) -> bool:
-    sizes = np.linalg.svd(_scaled(matrix), compute_uv=False)
-    return bool(sizes[-1] <= _SINGULAR * sizes[0])
-
-
-def _scaled(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return a matrix with rows and columns scaled to largest entries of about 1: units must not matter."""
-    for axis in (1, 0, 1, 0, 1):
-        largest = np.max(np.abs(matrix), axis=axis, keepdims=True)
-        matrix = matrix / np.where(largest > 0.0, largest, 1.0)
-    return matrix
+    for (i, j), one in zip(where, values, strict=True):
+        entries[i][j] = one
+    found = echelon(entries)
+    dependent = [i for i, left in enumerate(found.reduced) if not left]
+    if dependent:
+        free = next(j for j in range(len(columns)) if j not in found.pivots)
+        blamed = [implicit[i] for i in found.rows_of_zero(dependent[0])]
+        raise _index_fault(rows, sorted(blamed), [states[columns[j]] for j in sorted(found.null_columns(free))])
 
 
 def _matching(found: Sequence[Collection[int]], n: int) -> list[int]:
