@@ -345,10 +345,3 @@ def test_nothing_can_be_given_to_an_algebraic_state():
 def test_a_table_in_a_coefficient_must_be_given():
     with pytest.raises(ProblemError, match="U"):
         problem_of("U(t)*x' + y' = -x\nx' - y' = 1" + start("x", "y"))
-
-
-def test_compiling_is_refused_in_one_sentence():
-    from odefit.compile import compile_problem
-
-    with pytest.raises(UnsupportedError, match="equations in several derivatives"):
-        compile_problem(problem_of(MIXED))
