@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from casadi import SX
 
-from odefit.errors import LanguageError, ProblemError, UnsupportedError
+from odefit.errors import LanguageError, ProblemError
 from odefit.model import Model
 from odefit.model.residues import as_fraction, echelon, residues
 from odefit.model.unknowns_as_states import with_unknowns_as_states
