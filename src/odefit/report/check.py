@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from odefit.compile import compile_problem
 from odefit.criteria.least_squares import has_absolute_sigma
+from odefit.integrate.initial_changes import words_for_initial_values
 from odefit.integrate.state_conditions import words_for_state_conditions
 from odefit.native.stop import StopFlag, raise_on_interrupt
 from odefit.problem import Problem, Table
@@ -48,7 +49,7 @@ def check(problem: Problem) -> CheckReport:
     lines += words_for_events(problem)
     lines += _arguments(problem)
     lines += _noise(problem)
-    lines += _conditions(problem)
+    lines += _warnings(problem)
     derivative_lines, ok = _derivatives(problem)
     return CheckReport("\n".join([*lines, *derivative_lines]), ok)
 
@@ -194,10 +195,18 @@ def _noise(problem: Problem) -> list[str]:
     return ["Noise: none given; one common standard deviation is estimated"]
 
 
-def _conditions(problem: Problem) -> list[str]:
-    """Name conditions on states, which steps may miss; those in time end steps, and need no word."""
-    words = words_for_state_conditions(compile_problem(problem))
-    return textwrap.wrap(f"Warning: {words[0].lower()}{words[1:]}", _WIDTH, subsequent_indent="  ") if words else []
+def _warnings(problem: Problem) -> list[str]:
+    """Name conditions on states that steps may miss, and initial values that are not used as they are given."""
+    compiled = compile_problem(problem)
+    texts = (
+        words_for_state_conditions(compiled),
+        words_for_initial_values(problem, compiled, compiled.theta_start),
+    )
+    wrapped = (
+        textwrap.wrap(f"Warning: {words[0].lower()}{words[1:]}", _WIDTH, subsequent_indent="  ") if words else []
+        for words in texts
+    )
+    return [line for lines in wrapped for line in lines]
 
 
 def _derivatives(problem: Problem) -> tuple[list[str], bool]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from odefit.integrate.initial_changes import words_for_initial_values
 from odefit.integrate.sizes import AUTO
 from odefit.integrate.state_conditions import words_for_state_conditions
 from odefit.problem.noise import DEFAULT, lacking_sigma
@@ -134,6 +135,8 @@ def _of_data(result: FitResult) -> Iterator[Notice]:
     yield from _of_percentages(result)
     if words := words_for_state_conditions(result.plan.compiled):
         yield Notice("model.state-condition", words)
+    if words := words_for_initial_values(result.problem, result.plan.compiled, result.solution.x):
+        yield Notice("model.initial-values", words)
     unfitted = result.unfitted
     idle = [name for name in result.plan.compiled.slot_names if name in unfitted]
     if idle:
