@@ -23,6 +23,7 @@ from odefit.formats.sections import check_keys, number, table, text, words_for
 from odefit.formats.settings_section import read_settings
 from odefit.formats.table_section import TableSection, names_of_tables
 from odefit.model import Model
+from odefit.model.implicit import AUTO
 from odefit.model.names import normal_form
 from odefit.problem import Experiment, Measurements, Noise, Parameter, Period, Problem
 from odefit.problem.conditions import condition_names
@@ -55,7 +56,7 @@ def load_problem(path: str | Path) -> Problem:
 def _problem(content: dict[str, Any], folder: Path) -> Problem:
     _check_sections(content)
     section = table("[model]", content.get("model", {}))
-    check_keys("[model]", section, ("equations", "t0"), ("sbml", "python"))
+    check_keys("[model]", section, ("equations", "t0", "unknowns"), ("sbml", "python"))
     if "equations" not in section:
         raise ProblemError('there are no equations; add [model] with equations = """ ... """.')
     table_names = names_of_tables(content)
@@ -122,7 +123,10 @@ def _without_inputs(everything: Measurements, tables: TableSection, model: Model
 
 def _model(section: dict[str, Any], time: str, tables: tuple[str, ...]) -> Model:
     try:
-        return Model.from_text(text("[model] equations", section["equations"]), time=time, tables=tables)
+        unknowns = text("[model] unknowns", section.get("unknowns", AUTO))
+        return Model.from_text(
+            text("[model] equations", section["equations"]), time=time, tables=tables, unknowns=unknowns
+        )
     except LanguageError as error:
         error.args = (f"equations, {error.args[0]}",)
         raise

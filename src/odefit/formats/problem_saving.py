@@ -18,6 +18,7 @@ from odefit.formats.problem_file import checked_units
 from odefit.formats.settings_section import settings_tables
 from odefit.formats.table_saving import TableFiles
 from odefit.formats.toml_writing import toml_block, toml_section, toml_value
+from odefit.model.implicit import AUTO
 from odefit.native.places import write_atomically
 from odefit.problem import Experiment, Parameter, Period, Problem
 
@@ -69,6 +70,7 @@ def _document(problem: Problem, data: str, files: TableFiles) -> str:
         head += f"time = {toml_value(model.time)}\n"
     start = _start(problem)
     opening = f"[model]\nt0 = {toml_value(start)}\n" if repr(start) != "0.0" else "[model]\n"
+    opening += f"unknowns = {toml_value(model.unknowns)}\n" if model.unknowns != AUTO else ""
     sections = [f"{opening}equations = {toml_block(model.source)}\n"]
     entries = {p.name: _parameter(p) for p in problem.parameters} | dict(problem.starts)
     units = checked_units(problem.units, model, problem.parameters, problem.derived)

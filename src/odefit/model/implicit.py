@@ -25,12 +25,15 @@ import casadi as ca
 import numpy as np
 from casadi import SX
 
-from odefit.errors import UnsupportedError
+from odefit.errors import ModelError, UnsupportedError
 from odefit.model.dependencies import evaluation_order, symbols_in
 from odefit.model.table_calls import CALL, call_table
 
 LARGEST_BLOCK = 50
 """Unknowns that can be solved for together: the inverse is dense, and the code of derivatives grows with its cube."""
+
+INSIDE, STATES, AUTO = "inside", "states", "auto"
+"""Where algebraic unknowns are solved for: inside the equations, as states, or inside unless they are too many."""
 
 _MARK = "~"
 _NO_UNKNOWN = (
@@ -39,6 +42,14 @@ _NO_UNKNOWN = (
 )
 _binary: Any = SX.binary
 _unary: Any = SX.unary
+
+
+def checked_place(unknowns: object) -> str:
+    """Return where algebraic unknowns are to be solved for, or refuse it."""
+    if unknowns not in (INSIDE, STATES, AUTO):
+        known = f"'{INSIDE}', '{STATES}' and '{AUTO}'"
+        raise ModelError(f"algebraic unknowns may be solved for {known}, not {unknowns!r}.")
+    return str(unknowns)
 
 
 def is_block_symbol(name: str) -> bool:
@@ -89,6 +100,10 @@ class StructureFault(Exception):
         self.equation, self.unknown = equation, unknown
 
 
+class BlockTooLarge(StructureFault):
+    """More unknowns need each other than can be solved for together: they have to be states."""
+
+
 def implicit_definitions(
     guesses: Mapping[str, SX],
     equations: Sequence[tuple[SX, str]],
@@ -118,7 +133,7 @@ def implicit_definitions(
         texts = tuple(equations[row][1] for row in rows)
         members = tuple(list(guesses)[number] for number in unknowns)
         if len(members) > LARGEST_BLOCK:
-            raise StructureFault(_too_large(members), unknown=members[0])
+            raise BlockTooLarge(_too_large(members), unknown=members[0])
         used = {s.name() for row in rows for s in _symbols_inside(equations[row][0], inner, symbols)}
         residual, arguments = _hoisted([residuals[row] for row in rows], [symbols[name] for name in members])
         block = Block(
@@ -146,7 +161,7 @@ def _numbers_differ(guesses: Mapping[str, SX], equations: Sequence[tuple[SX, str
 def _too_large(unknowns: Sequence[str]) -> str:
     return (
         f"{len(unknowns)} algebraic unknowns need each other ({', '.join(unknowns[:3])}, ...), and at most "
-        f"{LARGEST_BLOCK} can be solved for together; eliminate some by hand, or make them states, x' = ..."
+        f'{LARGEST_BLOCK} can be solved for together inside the equations; let them be states (unknowns = "states")'
     )
 
 

@@ -8,7 +8,7 @@ from casadi import SX
 
 from odefit.errors import UnsupportedError
 from odefit.model.dependencies import path_to
-from odefit.model.implicit import Block, StructureFault, implicit_definitions
+from odefit.model.implicit import Block, BlockTooLarge, StructureFault, implicit_definitions
 from odefit.model.lowering import Namespace, lower
 from odefit.model.nodes import Name, walk
 from odefit.model.statements import Statement
@@ -23,6 +23,8 @@ def read_unknowns(
     needs: Mapping[str, Sequence[str]],
     before: Namespace,
     namespace: Namespace,
+    *,
+    however_many: bool,
 ) -> tuple[tuple[Block, ...], dict[str, SX]]:
     """Return the blocks of the algebraic unknowns of a text, and the calls that are their values.
 
@@ -32,6 +34,8 @@ def read_unknowns(
         The explicit definitions, and the names in each.
     before, namespace
         What names mean at the start, which guesses may use, and in equations.
+    however_many
+        Raise `BlockTooLarge` as it is where too many unknowns need each other, for one who knows what to do then.
     """
     if not algebraic and not equations:
         return (), {}
@@ -44,6 +48,8 @@ def read_unknowns(
     try:
         return implicit_definitions(guesses, lowered, definitions, namespace.symbols)
     except StructureFault as fault:
+        if however_many and isinstance(fault, BlockTooLarge):
+            raise
         place = next(iter(algebraic.values()))
         if fault.equation is not None:
             place = equations[fault.equation]

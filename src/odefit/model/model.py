@@ -18,6 +18,7 @@ from odefit.model.dependencies import Cycle, evaluation_order, symbols_in
 from odefit.model.equations import Equations
 from odefit.model.events import TimeEvent, held_name, rate_name
 from odefit.model.holding import Holding
+from odefit.model.implicit import AUTO, checked_place
 from odefit.model.kept import Kept
 from odefit.model.lowering import Namespace, expression_from_text
 from odefit.model.names import initial_name
@@ -37,13 +38,14 @@ class Model(Equations):
 
     Attributes
     ----------
-    source
-        The text the model was read from, if it was.
+    source, unknowns
+        The text the model was read from, if it was, and where algebraic unknowns are solved for; see `from_text`.
     kept
         What later stages made of it.
     """
 
     source: str | None = None
+    unknowns: str = AUTO
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -52,7 +54,9 @@ class Model(Equations):
         object.__setattr__(self, "symbols", MappingProxyType({**self.symbols, **lacking}))
 
     @classmethod
-    def from_text(cls, text: str, *, time: str = "t", tables: Collection[str] | None = None) -> Model:
+    def from_text(
+        cls, text: str, *, time: str = "t", tables: Collection[str] | None = None, unknowns: str = AUTO
+    ) -> Model:
         """Read equations in the language of problem files.
 
         Parameters
@@ -65,6 +69,11 @@ class Model(Equations):
         tables
             Names of the tables that the equations may call.  Without, a call ``U(x)`` of what is no function is taken
             for a table, which the problem has to give.
+        unknowns
+            Where algebraic unknowns are solved for: "inside" the equations, in every evaluation of these, so that any
+            integrator will do; as "states", together with the steps of an integrator for differential-algebraic
+            equations; "auto": inside, unless more than 50 need each other.  In equations in several derivatives they
+            are states.
 
         Raises
         ------
@@ -73,7 +82,7 @@ class Model(Equations):
         UnsupportedError
             For constructs of the language that are not built yet.
         """
-        return cls._of(read_equations(text, time, tables), source=text)
+        return cls._of(read_equations(text, time, tables, unknowns), text, unknowns)
 
     @classmethod
     def from_function(
@@ -89,6 +98,7 @@ class Model(Equations):
         equations: Traced | None = None,
         mass: TracedMass | None = None,
         residual: TracedResidual | None = None,
+        unknowns: str = AUTO,
     ) -> Model:
         """Trace a Python function once.
 
@@ -117,18 +127,22 @@ class Model(Equations):
         residual
             ``residual(t, y, ydot, p)`` in the place of `rhs` (which is None) and `mass`, with `ydot.name`; returns a
             dict from a name, for messages, to what must be zero, linear in the derivatives.
+        unknowns
+            Where algebraic unknowns are solved for: "inside", "states" or "auto", see `from_text`.
 
         With `mass` or `residual` there are as many rows, with those of `equations`, as states and algebraic unknowns.
         Algebraic unknowns are then states, whose guesses are their initial values.
         """
         traced = trace_equations(
-            rhs, states, parameters, initial, observables, time, algebraic, equations, mass, residual
-        )
-        return cls._of(traced, source=None)
+            rhs, states, parameters, initial, observables, time, algebraic, equations, mass, residual,
+            unknowns=checked_place(unknowns),
+        )  # fmt: skip
+        return cls._of(traced, None, unknowns)
 
     @classmethod
-    def _of(cls, equations: Equations, source: str | None) -> Model:
-        return cls(**{one.name: getattr(equations, one.name) for one in fields(Equations)}, source=source)
+    def _of(cls, equations: Equations, source: str | None, unknowns: str) -> Model:
+        given = {one.name: getattr(equations, one.name) for one in fields(Equations)}
+        return cls(**given, source=source, unknowns=unknowns)
 
     def expression(
         self,

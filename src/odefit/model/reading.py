@@ -21,6 +21,7 @@ from odefit.model.holding import (
     state_events,
     time_events,
 )
+from odefit.model.implicit import AUTO, STATES, BlockTooLarge, checked_place
 from odefit.model.implicit_statements import read_unknowns
 from odefit.model.linear_terms import state_of_derivative
 from odefit.model.lowering import Namespace, fault_of_value, lower
@@ -36,7 +37,9 @@ _Table = Mapping[str, Statement]
 _Read = Sequence[Statement | EventStatement]
 
 
-def read_equations(text: str, time: str = "t", tables: Collection[str] | None = None) -> Equations:
+def read_equations(
+    text: str, time: str = "t", tables: Collection[str] | None = None, unknowns: str = AUTO
+) -> Equations:
     """Read the equations of a model.
 
     Parameters
@@ -47,13 +50,23 @@ def read_equations(text: str, time: str = "t", tables: Collection[str] | None = 
         Name of the independent variable.
     tables
         Names of the tables that equations may call; None: not known yet, what can be a table is one.
+    unknowns
+        Where algebraic unknowns are solved for; in equations in several derivatives they are states anyhow.
     """
+    try:
+        return _read_equations(text, time, tables, checked_place(unknowns))
+    except BlockTooLarge:
+        return _read_equations(text, time, tables, STATES)
+
+
+def _read_equations(text: str, time: str, tables: Collection[str] | None, place: str) -> Equations:
     time = checked_time(time)
     read: _Read = [_read(text, tokens, time) for tokens in statements(text)]
     events = [one for one in read if isinstance(one, EventStatement)]
     plain = [one for one in read if isinstance(one, Statement)]
     _of_kind(text, read, "derivative")  # refuses a second x' = ...
     rhs, in_several = states_in(plain), any(one.kind == "mass" for one in plain)
+    in_several = in_several or (place == STATES and bool(_equations(read)))
     definitions = _of_kind(text, read, "definition")
     initial = _of_kind(text, read, "initial")
     algebraic = _of_kind(text, read, "algebraic")
@@ -81,7 +94,9 @@ def read_equations(text: str, time: str = "t", tables: Collection[str] | None = 
     solved, further = ({}, algebraic) if in_several else (algebraic, {})  # unknowns that become states are `further`
     rows = read_mass(text, plain, further, formulas, names, namespace) if in_several else None
     equations = [] if in_several else _equations(read)
-    blocks, unknowns = read_unknowns(text, solved, equations, formulas, names, before, namespace)
+    blocks, unknowns = read_unknowns(
+        text, solved, equations, formulas, names, before, namespace, however_many=place == AUTO
+    )
     names |= {name: [symbol.name() for symbol in symbols_in(one)] for name, one in unknowns.items()}
     _check_acyclic(text, {**with_formula, **algebraic}, names)
     _check_initial_dependence(text, initial, {time, *rhs, *further}, names, time)

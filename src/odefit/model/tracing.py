@@ -15,7 +15,7 @@ from odefit.errors import ModelError, OdefitError, nearest
 from odefit.model.dependencies import path_to, symbols_in
 from odefit.model.equations import Equations
 from odefit.model.expression import Expression
-from odefit.model.implicit import StructureFault, implicit_definitions
+from odefit.model.implicit import AUTO, STATES, BlockTooLarge, StructureFault, implicit_definitions
 from odefit.model.lowering import Namespace, expression_from_text
 from odefit.model.mass_rows import structured_rows
 from odefit.model.names import checked_name, checked_time, initial_name, normal_form
@@ -76,6 +76,8 @@ def trace_equations(
     equations: Traced | None = None,
     mass: TracedMass | None = None,
     residual: TracedResidual | None = None,
+    *,
+    unknowns: str = AUTO,
 ) -> Equations:
     """Trace the functions of `Model.from_function`, which describes the arguments."""
     _check_functions(rhs, mass, residual)
@@ -121,8 +123,11 @@ def trace_equations(
     _refuse_foreign({**starts, **guesses}, symbols)
     _refuse_varying("guess", guesses, dict.fromkeys(unknown_names, symbols[time]) | definitions, namespace)
     traced = _Traced(right_sides, residuals, definitions, starts, guesses, namespace)
-    if mass is None and residual is None:
-        return traced.with_blocks(parameter_names)
+    if mass is None and residual is None and unknowns != STATES:
+        try:
+            return traced.with_blocks(parameter_names, however_many=unknowns == AUTO)
+        except BlockTooLarge:
+            pass  # they have to be states
     if residual is not None:
         return traced.with_rows(parameter_names, rows_of_residuals(right_sides, slopes))
     by_row = {_normal(name): one for name, one in right_sides.items()}
@@ -140,12 +145,14 @@ class _Traced:
     guesses: dict[str, SX]
     names: Namespace
 
-    def with_blocks(self, parameters: tuple[str, ...]) -> Equations:
+    def with_blocks(self, parameters: tuple[str, ...], *, however_many: bool) -> Equations:
         """Return explicit differential equations, in which algebraic unknowns are solved for."""
         written = [(one, f"0 = ... of {name!r}") for name, one in self.residuals.items()]
         try:
             blocks, calls = implicit_definitions(self.guesses, written, self.definitions, self.names.symbols)
         except StructureFault as fault:
+            if however_many and isinstance(fault, BlockTooLarge):
+                raise
             where = "" if fault.equation is None else f"equation {list(self.residuals)[fault.equation]!r}: "
             raise ModelError(f"{where}{fault}") from None
         definitions = self.definitions | calls
