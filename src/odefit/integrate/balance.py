@@ -23,8 +23,8 @@ where G_t is a difference.  They predict the first step and choose its size, and
 **Rounding.**  Algebraic equations hand rounding errors on, and may multiply them: with 0 = x + y - 1 a small y has the
 error of 1, and an amplifier does what it is made for.  No step is too long because of them.  With the matrix A of a
 step, rounding of the equations is about eps |A| |y|, and what becomes of it is found by a solution with such a
-right-hand side, of changing signs.  The tolerance of a state in the error test is never below `_ABOVE_NOISE` times
-that.
+right-hand side, of changing signs and sizes, lest they cancel.  The tolerance of a state in the error test is never
+below `_ABOVE_NOISE` times that.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def note_noise(task, e, room, y, row):
         total = 0.0
         for g in range(e.row_ptr[i], e.mid[i]):
             total += abs(room.jac[g] * y[row, e.col[g]])
-        b.noise[i] = _EPS * (total if i % 2 == 0 else -total)
+        b.noise[i] = _EPS * (1.0 + 0.618034 * i % 1.0) * (total if i % 2 == 0 else -total)
     solve_for_vector(e, n, room.a, room.pivots, room.work, b.noise)
     for i in range(n):
         size, absolute = abs(b.noise[i]), task.atol[i]
