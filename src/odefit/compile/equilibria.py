@@ -117,6 +117,9 @@ def _refuse_time(problem: Problem, model: CompiledModel, where: str, advice: str
         names = {symbol.name() for symbol in ca.symvar(rhs.out[k])}
         if names & conditions:  # those of aggregates do not matter
             raise UnsupportedError(f"{where} there are conditions in {t}; {advice}")
+        if rhs.time.name() in names and problem.model.foreign:
+            say = "say autonomous=True in Model.from_callable if it does not"
+            raise UnsupportedError(f"{where} the right-hand side is a function that may depend on {t}; {say}")
         if rhs.time.name() in names:
             raise UnsupportedError(f"{where} the equation of '{state}' depends on {t}; {advice}")
         columns = model.rhs.col[model.rhs.row_ptr[k] : model.rhs.row_ptr[k + 1]]

@@ -12,8 +12,10 @@ from typing import Any, NamedTuple
 
 import casadi as ca
 
+from odefit.compile.foreign_code import check_remembering, printed_output
 from odefit.compile.implicit_rounding import rounding_bounds
 from odefit.compile.table_inputs import PlacedBlock, memory_size
+from odefit.model.foreign import Foreign
 from odefit.model.implicit import Block
 from odefit.native.implicit_solve import outputs_of
 from odefit.native.table_slots import ADDRESS, REFUSED, SLOT
@@ -99,6 +101,7 @@ class Solutions:
     def __init__(self, solved: SolvedBlocks) -> None:
         self._solved = solved
         self._last: dict[int, tuple[Any, str]] = {}
+        self._asked: dict[int, set[int]] = {}  # of a function of its own
 
     def begin_function(self) -> None:
         """Forget what an earlier function of the assembly has called: its names are not known in the next one."""
@@ -116,8 +119,15 @@ class Solutions:
         operands
             Numbers of the values that are the arguments, guesses first.
         """
-        block, key = self._solved.blocks[number].block, writer.identities(operands)
-        if number not in self._last or self._last[number][0] != key:
+        placed, key = self._solved.blocks[number], writer.identities(operands)
+        block, new = placed.block, number not in self._last or self._last[number][0] != key
+        if isinstance(block, Foreign):
+            check_remembering(placed, remembering=self._solved.remembering)
+            if new:
+                self._last[number], self._asked[number] = (key, self._given(writer, operands)), set()
+            given = self._last[number][1]
+            return printed_output(writer, placed, output, pointer, slot, given, self._asked[number])
+        if new:
             self._last[number] = (key, self._call(writer, number, pointer, slot, operands))
         _, memory = self._last[number]
         place = outputs_of(len(block.unknowns), block.n_arguments) + output
@@ -127,17 +137,24 @@ class Solutions:
     def _call(self, writer: Any, number: int, pointer: str, slot: int, operands: tuple[int, ...]) -> str:
         """Print a call of the kernel, and return the name of the memory."""
         placed = self._solved.blocks[number]
-        given = writer.emit(f"alloca double, i64 {len(operands)}, align 8")
-        for i, k in enumerate(operands):
-            at = writer.emit(f"getelementptr double, ptr {given}, i64 {i}")
-            writer.lines.append(f"  store double {writer.number(k)}, ptr {at}, align 8")
+        block = placed.block
+        assert isinstance(block, Block)
+        given = self._given(writer, operands)
         slot_at = writer.emit(f"getelementptr double, ptr {pointer}, i64 {slot}")
         if self._solved.remembering:
             how, memory = "odefit_solve", writer.emit(f"getelementptr double, ptr {pointer}, i64 {placed.memory}")
         else:
-            size = memory_size(placed.block)
+            size = memory_size(block)
             how, memory = "odefit_solve_alone", writer.emit(f"alloca double, i64 {size}, align 8")
         code = ", ".join(f"ptr @{name}" for name in names_of_code(number))
-        sizes = f"i64 {len(placed.block.unknowns)}, i64 {placed.block.n_arguments}"
+        sizes = f"i64 {len(block.unknowns)}, i64 {block.n_arguments}"
         writer.lines.append(f"  call void @{how}(ptr {slot_at}, ptr {memory}, {code}, {sizes}, ptr {given})")
         return memory
+
+    def _given(self, writer: Any, operands: tuple[int, ...]) -> str:
+        """Print an array of the arguments, and return its name."""
+        given = writer.emit(f"alloca double, i64 {len(operands)}, align 8")
+        for i, k in enumerate(operands):
+            at = writer.emit(f"getelementptr double, ptr {given}, i64 {i}")
+            writer.lines.append(f"  store double {writer.number(k)}, ptr {at}, align 8")
+        return given

@@ -10,6 +10,7 @@ from casadi import SX
 
 from odefit.model.aggregates import Gathered
 from odefit.model.events import StateEvent, TimeEvent
+from odefit.model.foreign import Foreign
 from odefit.model.implicit import Block
 
 
@@ -47,6 +48,8 @@ class Equations:
     algebraic, implicit
         Those of the definitions that are algebraic unknowns, and the blocks in which these are solved for, see
         `odefit.model.implicit`.
+    foreign
+        The function that the right-hand side is, if it cannot be traced; see `odefit.model.foreign`.
     """
 
     time: str
@@ -63,6 +66,12 @@ class Equations:
     gathered: Mapping[str, Gathered] = field(default_factory=dict)
     algebraic: tuple[str, ...] = ()
     implicit: tuple[Block, ...] = ()
+    foreign: tuple[Foreign, ...] = ()
+
+    @property
+    def called(self) -> tuple[Block | Foreign, ...]:
+        """What calls with several outputs stand for: blocks, and behind them the function."""
+        return (*self.implicit, *self.foreign)
 
     def __post_init__(self) -> None:
         for name in ("rhs", "initial", "definitions", "symbols", "tables", "gathered"):

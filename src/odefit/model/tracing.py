@@ -14,12 +14,14 @@ from odefit.errors import ModelError, OdefitError, nearest
 from odefit.model.dependencies import path_to, symbols_in
 from odefit.model.equations import Equations
 from odefit.model.expression import Expression
+from odefit.model.foreign import Foreign
 from odefit.model.implicit import StructureFault, implicit_definitions
 from odefit.model.lowering import Namespace, expression_from_text
 from odefit.model.names import checked_name, checked_time, initial_name, normal_form
 from odefit.model.table_calls import table_of_symbol
 
 Traced = Callable[[Any, Any, Any], Mapping[str, Any]]
+Observables = Traced | Mapping[str, Any]
 Initial = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
 
 
@@ -58,12 +60,36 @@ class Values:
         raise ModelError(f"a {self.__role} is reached by its name (y.name or y['name']), not by its place")
 
 
-def trace_equations(
-    rhs: Traced,
+def foreign_equations(
+    function: Any,
     states: Sequence[str],
     parameters: Sequence[str],
     initial: Initial,
-    observables: Traced | None = None,
+    observables: Observables | None,
+    time: str,
+    further_parameters: Sequence[str],
+    *,
+    autonomous: bool,
+) -> Equations:
+    """Return the equations of `Model.from_callable`, which describes the arguments."""
+    from odefit.native.foreign_function import check_form
+
+    time = checked_time(time)
+    state_names = _checked_names(states, "state", time)
+    if not state_names:
+        raise ModelError("a function needs a state of which it gives the derivative; name it in states")
+    check_form(function)
+    foreign = Foreign(function, state_names, _checked_names(parameters, "parameter", time), autonomous)
+    every = (*foreign.parameters, *_checked_names(further_parameters, "parameter", time))
+    return trace_equations(foreign, state_names, every, initial, observables, time)
+
+
+def trace_equations(
+    rhs: Traced | Foreign,
+    states: Sequence[str],
+    parameters: Sequence[str],
+    initial: Initial,
+    observables: Observables | None = None,
     time: str = "t",
     algebraic: Mapping[str, Any] | None = None,
     equations: Traced | None = None,
@@ -80,11 +106,17 @@ def trace_equations(
     y = Values(role, {name: symbols[name] for name in (*state_names, *unknown_names)})
     p = Values("parameter", {name: symbols[name] for name in parameter_names})
 
-    derivatives = _by_state(_call(rhs, "rhs", t, y, p), state_names, "rhs")
-    observed = {} if observables is None else _call(observables, "observables", t, y, p)
-    right_sides = {name: _traced_value(value, f"rhs of {name!r}") for name, value in derivatives.items()}
+    if isinstance(rhs, Foreign):
+        right_sides = rhs.derivatives(symbols[time], symbols)
+    else:
+        derivatives = _by_state(_call(rhs, "rhs", t, y, p), state_names, "rhs")
+        right_sides = {name: _traced_value(value, f"rhs of {name!r}") for name, value in derivatives.items()}
+    observed = _call(observables, "observables", t, y, p) if callable(observables) else observables or {}
+    as_text = {name: SX.sym(name) for name in (*observed, *map(initial_name, state_names)) if not callable(observables)}
     definitions = {
-        checked_name(name, "observable", time): _traced_value(value, f"observable {name!r}")
+        checked_name(name, "observable", time): _value_in_text(
+            value, "observable", name, Namespace(time, state_names, {**symbols, **as_text})
+        )
         for name, value in observed.items()
     }
     zeros = {} if equations is None else _call(equations, "equations", t, y, p)
@@ -94,14 +126,18 @@ def trace_equations(
     tables = _unite_tables(right_sides, definitions, residuals)
     _refuse_repeated((*named, *tables))
     every = {**{f"equation {name}": one for name, one in residuals.items()}, **right_sides, **definitions}
-    _refuse_foreign(every, {**symbols, **{f"{name}()": one for name, one in tables.items()}})
+    called = {"rhs~": rhs.symbol} if isinstance(rhs, Foreign) else {}
+    _refuse_foreign(every, {**symbols, **as_text, **called, **{f"{name}()": one for name, one in tables.items()}})
 
-    symbols |= {name: SX.sym(name) for name in (*definitions, *map(initial_name, state_names))}
+    symbols |= {
+        name: as_text[name] if name in as_text else SX.sym(name)
+        for name in (*definitions, *map(initial_name, state_names))
+    }
     initial_values = _by_state(_call(initial, "initial", p) if callable(initial) else initial, state_names, "initial")
     namespace = Namespace(time, state_names, symbols, tables)
-    starts = {name: _value_at_start(value, "initial value", name, namespace) for name, value in initial_values.items()}
+    starts = {name: _value_in_text(value, "initial value", name, namespace) for name, value in initial_values.items()}
     guesses = {
-        name: _value_at_start(value, "guess", name, namespace)
+        name: _value_in_text(value, "guess", name, namespace)
         for name, value in zip(unknown_names, (algebraic or {}).values(), strict=True)
     }
     _refuse_foreign({**starts, **guesses}, symbols)
@@ -117,7 +153,7 @@ def trace_equations(
     _refuse_varying("initial value", starts, definitions, namespace)
     return Equations(
         time, state_names, parameter_names, right_sides, starts, definitions, symbols, tables,
-        algebraic=unknown_names, implicit=blocks,
+        algebraic=unknown_names, implicit=blocks, foreign=(rhs,) if isinstance(rhs, Foreign) else (),
     )  # fmt: skip
 
 
@@ -188,7 +224,7 @@ def _traced_value(value: object, what: str) -> SX:
     raise ModelError(f"{what} has to be an expression or a number, got {_described(value)}")
 
 
-def _value_at_start(value: object, what: str, name: str, namespace: Namespace) -> SX:
+def _value_in_text(value: object, what: str, name: str, namespace: Namespace) -> SX:
     if isinstance(value, str):
         return expression_from_text(value, namespace)
     return _traced_value(value, f"{what} of {name!r}")

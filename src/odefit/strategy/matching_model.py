@@ -151,6 +151,10 @@ class MatchingModel:
 def matching_models(problem: Problem) -> tuple[MatchingModel, ...]:
     """Return the records of all experiments; they are made once for a model."""
     model = problem.model
+    if model.foreign:
+        raise UnsupportedError(
+            'start values from the data (start = "auto") for a right-hand side that cannot be traced (Model.from_callable)'
+        )
     if (
         model.events
         or model.state_events

@@ -1,0 +1,259 @@
+"""Value and derivatives of a function of which nothing is known but its address.
+
+The function ``f(t, y, p)`` with n states and k parameters writes n numbers.  Its derivatives by x = (t, y, p) are central
+differences,
+
+    df/dx_j = (f(x + h e_j) - f(x - h e_j)) / 2h,
+
+with a truncation error of about (h/L)^2, where L is the distance over which f bends, and a rounding error of about
+u |f| / h, u = 2^-53.  With ``h = D L``, D = 2^-17 (which is u^(1/3), but for a factor of 1.6), both are about 1e-11.  A power
+of two, so that h is no rounding error of D L; and the divisor is the difference of the two points as they are.
+
+**Increments.**  L is not known.  As a rule it is |x_j|, and so it is taken.  A state that is zero, or small beside the
+others (less than 1e-4 of the largest, Y), would be lost in the rounding errors of what is large: with y = 1e-20,
+``f = 1 - y`` does not notice an h of 1e-25.  So such a column is computed twice: with L = |x_j| to have D_a, and with L =
+Y to have D_b.  Row by row, D_b is taken if both agree, to 1e-9 or to four times the rounding errors ``u |f| / h`` of D_a; then f is
+straight from one scale to the other.  If they do not, f bends in between, and D_a is taken as long as its rounding errors are
+below 1e-6 of it.  What remains, and all rows of a state that is zero, goes down from L = Y by factors of 2^-10, and takes
+the first difference that agrees with the next one, or else the one that comes nearest to that.  Parameters and the time have no common size: small is what
+is below 1e-10 then, and Y = 1.
+
+All of this depends on x alone.  So derivatives are the same wherever they are asked for, and a replay gives the same bits.
+
+**Edges.**  Where f has no finite value on one side, at the edge of its domain, the derivative is the one-sided difference of order 2,
+``(4 f(x + h) - 3 f(x) - f(x + 2h)) / 2h``, or its mirror image.
+
+**Memory.**  Values and derivatives stay in the memory of the caller together with x: whoever asks again for the same x, a
+Jacobian behind directions or the next four directions, calls nothing.
+"""
+
+from __future__ import annotations
+
+import math
+
+from numba import types
+
+from odefit.native.calls import call_foreign
+from odefit.native.kernel import kernel
+from odefit.native.records import floats_at
+from odefit.native.table_slots import REFUSED, REMEMBERED, SLOT
+
+EVALUATE = types.int64(*[types.int64] * 7)
+"""Signature of `evaluate_foreign`."""
+
+BY_ALL, BY_TIME, AUTONOMOUS = 1, 2, 4
+"""What is asked for beside the value: derivatives by (y, p), derivatives by t.  Whether the function must not use t."""
+
+NO_VALUE, NO_DERIVATIVE = 1, 2
+"""Why there is no result: the function has no finite value, or no finite ones around where it has."""
+
+_NOTHING, _VALUE, _ALL, _TIME, _FAILED = 0, 1, 2, 4, 8  # what is remembered, added up
+
+_STEP = 2.0**-17
+_UNIT = 2.0**-53
+_LEVEL, _MOST_LEVELS = 2.0**-10, 12
+_SMALL_STATE, _SMALL_NUMBER = 1e-4, 1e-10
+_AGREEMENT, _RESOLVED = 1e-9, 1e-6
+
+
+def memory_size(n: int, k: int) -> int:
+    """Return how many numbers the memory of a function of `n` states and `k` parameters has.
+
+    In it stand x of the last call, f, its derivatives row by row, x of the last one that failed, and room to work in.
+    """
+    m = 1 + n + k
+    return outputs_of(n, k) + n + n * m + m + m + 7 * n
+
+
+def outputs_of(n: int, k: int) -> int:
+    """Return where in the memory the outputs begin: f, and behind it the derivatives."""
+    return 1 + n + k
+
+
+def refused_at(n: int, k: int) -> int:
+    """Return where in the memory x of the last call that failed stands."""
+    return outputs_of(n, k) + n + n * (1 + n + k)
+
+
+@kernel(inline=True)
+def _call(code, x, out):
+    """Set `out` to f(x); return whether it is finite."""
+    address, n, timeless = code
+    for i in range(n):
+        out[i] = math.nan  # what the function does not set is noticed
+    call_foreign(address, math.nan if timeless else x[0], x, 1, x, 1 + n, out, 0)
+    finite = True
+    for i in range(n):
+        finite = finite and math.isfinite(out[i])
+    return finite
+
+
+@kernel(inline=True)
+def _difference(code, x, f, j, h, room, slope, noise):
+    """Set `slope` to the difference by x[j] with increment `h`, `noise` to its rounding errors; False: not finite."""
+    n, here, (plus, minus) = code[1], x[j], room
+    up, down = here + h, here - h
+    x[j] = up
+    above = _call(code, x, plus)
+    x[j] = down
+    below = _call(code, x, minus)
+    if above and below:
+        for i in range(n):
+            slope[i] = (plus[i] - minus[i]) / (up - down)
+            noise[i] = _UNIT * (abs(plus[i]) + abs(minus[i])) / (up - down)
+    elif above or below:
+        near = up if above else down
+        x[j] = far = here + 2.0 * (near - here)
+        if above:
+            finite = _call(code, x, minus)
+        else:
+            finite = _call(code, x, plus)
+        for i in range(n):
+            first, second = (plus[i], minus[i]) if above else (minus[i], plus[i])
+            slope[i] = (4.0 * first - 3.0 * f[i] - second) / (far - here)
+            noise[i] = _UNIT * (4.0 * abs(first) + 3.0 * abs(f[i]) + abs(second)) / abs(far - here)
+        above, below = finite, finite
+    x[j] = here
+    return above and below
+
+
+@kernel(inline=True)
+def _agrees(coarse, fine, noise):
+    """Tell whether a difference is that of a smaller increment, with `noise` in the latter."""
+    return abs(coarse - fine) <= _AGREEMENT * abs(fine) + 4.0 * noise
+
+
+@kernel(inline=True)
+def _go_down(code, x, f, j, top, room, column):
+    """Set the open rows of `column` to the first difference that agrees with the one of the next smaller increment.
+
+    Where none does, to the one that is nearest to it.  An open row is a number above zero: how near that is.  False:
+    the differences are not finite.
+    """
+    n, h, slope, noise, gap, before = code[1], _STEP * top, room[2], room[3], room[4], room[6]
+    known, compared = False, False
+    for _ in range(_MOST_LEVELS):
+        finite, left = _difference(code, x, f, j, h, room[:2], slope, noise), False
+        for i in range(n):
+            if finite and known and gap[i] > 0.0:
+                change = abs(before[i] - slope[i])
+                agreed = _agrees(before[i], slope[i], noise[i])
+                if agreed or change < gap[i]:
+                    column[i], gap[i] = before[i], 0.0 if agreed else change
+            left = left or gap[i] > 0.0
+            if finite:
+                before[i] = slope[i]
+        compared = compared or (finite and known)
+        known = finite
+        if not left:
+            break
+        h *= _LEVEL
+    return compared
+
+
+@kernel(inline=True)
+def _column(code, x, f, j, top, room, column):
+    """Set `column` to df/dx[j]; `top` is the size that x[j] could have, if it is small.  False: there is none."""
+    n, size = code[1], abs(x[j])
+    slope, noise, gap, pair = room[2], room[3], room[4], room[:2]
+    if top == 0.0:
+        return _difference(code, x, f, j, _STEP * size, pair, column, noise)
+    left = size == 0.0
+    for i in range(n):
+        gap[i] = math.inf
+    if not left:
+        coarse = _difference(code, x, f, j, _STEP * top, pair, slope, noise)
+        if not _difference(code, x, f, j, _STEP * size, pair, column, noise):
+            return False
+        for i in range(n):
+            gap[i] = 0.0
+            if coarse and _agrees(slope[i], column[i], noise[i]):
+                column[i] = slope[i]
+            elif noise[i] > _RESOLVED * abs(column[i]):
+                gap[i], left = math.inf, True
+    return not left or _go_down(code, x, f, j, top, room, column)
+
+
+@kernel(inline=True)
+def _differentiate(code, x, f, first, last, room, jacobian):
+    """Fill the columns `first` to `last` of the derivatives, row by row; return whether they are finite."""
+    n, largest = code[1], 0.0
+    for i in range(n):
+        largest = max(largest, abs(x[1 + i]))
+    largest = largest if largest > 0.0 else 1.0
+    column = room[5]
+    for j in range(first, last):
+        if 1 <= j <= n:
+            top = largest if abs(x[j]) < _SMALL_STATE * largest else 0.0
+        else:
+            top = 1.0 if abs(x[j]) < _SMALL_NUMBER else 0.0
+        finite = _column(code, x, f, j, top, room, column)
+        for i in range(n):
+            finite = finite and math.isfinite(column[i])
+        for i in range(n):
+            jacobian[i * x.size + j] = column[i] if finite else math.nan
+        if not finite:
+            return False
+    return True
+
+
+@kernel
+def evaluate_foreign(function, n, k, flags, slot_at, memory_at, given_at):
+    """Fill the outputs in the memory: f and, if asked for, its derivatives by t, y and p; NaN where there are none.
+
+    Parameters
+    ----------
+    function
+        Its address.
+    n, k
+        Number of states, and of parameters.
+    flags
+        What is asked for: `BY_ALL`, `BY_TIME`; what is known: `AUTONOMOUS`.
+    slot_at, memory_at, given_at
+        Addresses: of the slot (see `odefit.native.table_slots`), in which is noted what is remembered and why there
+        is no result; of the memory; of x = (t, y, p).
+
+    Returns 0, or why there is no result.
+    """
+    m = 1 + n + k
+    slot, given = floats_at(slot_at, SLOT), floats_at(given_at, m)
+    last, f = floats_at(memory_at, m), floats_at(memory_at + 8 * m, n)
+    jacobian, at = floats_at(memory_at + 8 * (m + n), n * m), memory_at + 8 * (m + n + n * m)
+    refused, x, at = floats_at(at, m), floats_at(at + 8 * m, m), at + 16 * m
+    plus, minus, slope = floats_at(at, n), floats_at(at + 8 * n, n), floats_at(at + 16 * n, n)
+    noise, gap, column = floats_at(at + 24 * n, n), floats_at(at + 32 * n, n), floats_at(at + 40 * n, n)
+    code = (function, n, (flags & AUTONOMOUS) != 0)
+    known, why = int(slot[REMEMBERED]), 0
+    for j in range(m):
+        if known != _NOTHING and last[j] != given[j]:
+            known = _NOTHING
+        last[j] = given[j]
+        x[j] = given[j]
+    if known & _FAILED:
+        return NO_VALUE
+    if known == _NOTHING:
+        known = _VALUE
+        for e in range(n * m):
+            jacobian[e] = 0.0
+        finite = True
+        for j in range(m):
+            finite = finite and math.isfinite(x[j])
+        if not finite or not _call(code, x, f):
+            for i in range(n):
+                f[i] = math.nan
+            known, why = _FAILED, NO_VALUE if finite else 0
+    room = (plus, minus, slope, noise, gap, column, floats_at(at + 48 * n, n))
+    if not known & _FAILED and flags & BY_ALL and not known & _ALL:
+        known += _ALL
+        if not _differentiate(code, x, f, 1, m, room, jacobian):
+            why = NO_DERIVATIVE
+    if not known & _FAILED and flags & BY_TIME and not known & _TIME:
+        known += _TIME
+        if not _differentiate(code, x, f, 0, 1, room, jacobian):
+            why = NO_DERIVATIVE
+    if why != 0:
+        slot[REFUSED] = float(why)
+        for j in range(m):
+            refused[j] = x[j]
+    slot[REMEMBERED] = float(known)
+    return why
