@@ -106,7 +106,8 @@ def directional(out: Any, z: Any, v: Any, inputs: Any, blocks: Sequence[PlacedBl
         return ca.jtimes(out, z, v)  # forward
     variables, seeds = z, v
     for call in opened.calls:
-        moved = call.moved(ca.jtimes(call.arguments, variables, seeds))
+        move = call.moved_along if isinstance(call, ForeignValue) else call.moved
+        moved = move(ca.jtimes(call.arguments, variables, seeds))
         variables, seeds = ca.vertcat(variables, call.variables), ca.vertcat(seeds, moved)
     return opened.closed(ca.jtimes(opened.out, variables, seeds))
 

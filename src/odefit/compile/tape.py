@@ -140,7 +140,12 @@ class _TableCall:
             if element in block_at:
                 output, given = int(values[self.arguments[-1]].constant), self.arguments[:-1]
                 block = block_at[element]
-                values.append(_Value(CALL, given, place=(array, element), derivative=output, block=block, chunk=chunk))
+                wide = any(values[k].wide for k in given)  # directions of a function of its own
+                values.append(
+                    _Value(
+                        CALL, given, place=(array, element), derivative=output, block=block, chunk=chunk, wide=wide
+                    )  # fmt: skip
+                )
                 return self.number
             slot, derivative = divmod(element - 1, SLOT)
             place = (array, 1 + SLOT * slot)
@@ -314,7 +319,7 @@ class _Writer:
         """Print the solution for a block of algebraic unknowns."""
         array, slot = value.place
         pointer = f"%{self.array_names[array - 1]}"
-        return self.solutions.printed(self, value.block, value.derivative, pointer, slot, value.operands)
+        return self.solutions.printed(self, value.block, value.derivative, pointer, slot, value.operands, value.wide)
 
     def select(self, condition: int, value: int) -> str:
         kind = self.kind(value)

@@ -20,11 +20,14 @@ is below 1e-10 then, and Y = 1.
 
 All of this depends on x alone.  So derivatives are the same wherever they are asked for, and a replay gives the same bits.
 
+**Directions.**  Along a direction d of x there is one such difference, (f(x + h d) - f(x - h d)) / 2h, which is cheaper than
+all columns.  There L is the shortest of the L_j / |d_j|: no component moves by more than its own increment.
+
 **Edges.**  Where f has no finite value on one side, at the edge of its domain, the derivative is the one-sided difference of order 2,
 ``(4 f(x + h) - 3 f(x) - f(x + 2h)) / 2h``, or its mirror image.
 
 **Memory.**  Values and derivatives stay in the memory of the caller together with x: whoever asks again for the same x, a
-Jacobian behind directions or the next four directions, calls nothing.
+Jacobian behind a value, say, calls nothing.  Directions are not remembered.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from odefit.native.kernel import kernel
 from odefit.native.records import floats_at
 from odefit.native.table_slots import REFUSED, REMEMBERED, SLOT
 
-EVALUATE = types.int64(*[types.int64] * 7)
+EVALUATE = types.int64(*[types.int64] * 10)
 """Signature of `evaluate_foreign`."""
 
 BY_ALL, BY_TIME, AUTONOMOUS = 1, 2, 4
@@ -62,7 +65,7 @@ def memory_size(n: int, k: int) -> int:
     In it stand x of the last call, f, its derivatives row by row, x of the last one that failed, and room to work in.
     """
     m = 1 + n + k
-    return outputs_of(n, k) + n + n * m + m + m + 7 * n
+    return outputs_of(n, k) + n + n * m + 4 * m + 7 * n
 
 
 def outputs_of(n: int, k: int) -> int:
@@ -89,13 +92,28 @@ def _call(code, x, out):
 
 
 @kernel(inline=True)
-def _difference(code, x, f, j, h, room, slope, noise):
-    """Set `slope` to the difference by x[j] with increment `h`, `noise` to its rounding errors; False: not finite."""
-    n, here, (plus, minus) = code[1], x[j], room
-    up, down = here + h, here - h
-    x[j] = up
+def _shift(x, base, d, j, h):
+    """Let x be base + h d, where d is unit vector number `j`, or any direction (j < 0)."""
+    if j >= 0:
+        x[j] = base[j] + h
+    else:
+        for i in range(x.size):
+            x[i] = base[i] + h * d[i]
+
+
+@kernel(inline=True)
+def _difference(code, line, f, h, room, slope, noise):
+    """Set `slope` to the difference along a line with increment `h`, `noise` to its rounding errors; False: not finite.
+
+    `line` is x, where it begins, its direction, and the number of the latter among the unit vectors or -1.
+    """
+    x, base, d, j = line
+    n, plus, minus = code[1], room[0], room[1]
+    _shift(x, base, d, j, h)
+    up = x[j] - base[j] if j >= 0 else h
     above = _call(code, x, plus)
-    x[j] = down
+    _shift(x, base, d, j, -h)
+    down = x[j] - base[j] if j >= 0 else -h
     below = _call(code, x, minus)
     if above and below:
         for i in range(n):
@@ -103,17 +121,17 @@ def _difference(code, x, f, j, h, room, slope, noise):
             noise[i] = _UNIT * (abs(plus[i]) + abs(minus[i])) / (up - down)
     elif above or below:
         near = up if above else down
-        x[j] = far = here + 2.0 * (near - here)
+        _shift(x, base, d, j, 2.0 * near)
         if above:
             finite = _call(code, x, minus)
         else:
             finite = _call(code, x, plus)
         for i in range(n):
             first, second = (plus[i], minus[i]) if above else (minus[i], plus[i])
-            slope[i] = (4.0 * first - 3.0 * f[i] - second) / (far - here)
-            noise[i] = _UNIT * (4.0 * abs(first) + 3.0 * abs(f[i]) + abs(second)) / abs(far - here)
+            slope[i] = (4.0 * first - 3.0 * f[i] - second) / (2.0 * near)
+            noise[i] = _UNIT * (4.0 * abs(first) + 3.0 * abs(f[i]) + abs(second)) / abs(2.0 * near)
         above, below = finite, finite
-    x[j] = here
+    _shift(x, base, d, j, 0.0)
     return above and below
 
 
@@ -124,7 +142,7 @@ def _agrees(coarse, fine, noise):
 
 
 @kernel(inline=True)
-def _go_down(code, x, f, j, top, room, column):
+def _go_down(code, line, f, top, room, column):
     """Set the open rows of `column` to the first difference that agrees with the one of the next smaller increment.
 
     Where none does, to the one that is nearest to it.  An open row is a number above zero: how near that is.  False:
@@ -133,7 +151,7 @@ def _go_down(code, x, f, j, top, room, column):
     n, h, slope, noise, gap, before = code[1], _STEP * top, room[2], room[3], room[4], room[6]
     known, compared = False, False
     for _ in range(_MOST_LEVELS):
-        finite, left = _difference(code, x, f, j, h, room[:2], slope, noise), False
+        finite, left = _difference(code, line, f, h, room, slope, noise), False
         for i in range(n):
             if finite and known and gap[i] > 0.0:
                 change = abs(before[i] - slope[i])
@@ -152,18 +170,21 @@ def _go_down(code, x, f, j, top, room, column):
 
 
 @kernel(inline=True)
-def _column(code, x, f, j, top, room, column):
-    """Set `column` to df/dx[j]; `top` is the size that x[j] could have, if it is small.  False: there is none."""
-    n, size = code[1], abs(x[j])
-    slope, noise, gap, pair = room[2], room[3], room[4], room[:2]
-    if top == 0.0:
-        return _difference(code, x, f, j, _STEP * size, pair, column, noise)
+def _along(code, line, f, size, top, room, column):
+    """Set `column` to the derivative along a line; False: there is none.
+
+    `size` is how far along the line a component of x gets that is as large as itself, `top` the same with the size that small
+    components could have.
+    """
+    n, slope, noise, gap = code[1], room[2], room[3], room[4]
+    if size >= top:
+        return _difference(code, line, f, _STEP * size, room, column, noise)
     left = size == 0.0
     for i in range(n):
         gap[i] = math.inf
     if not left:
-        coarse = _difference(code, x, f, j, _STEP * top, pair, slope, noise)
-        if not _difference(code, x, f, j, _STEP * size, pair, column, noise):
+        coarse = _difference(code, line, f, _STEP * top, room, slope, noise)
+        if not _difference(code, line, f, _STEP * size, room, column, noise):
             return False
         for i in range(n):
             gap[i] = 0.0
@@ -171,34 +192,66 @@ def _column(code, x, f, j, top, room, column):
                 column[i] = slope[i]
             elif noise[i] > _RESOLVED * abs(column[i]):
                 gap[i], left = math.inf, True
-    return not left or _go_down(code, x, f, j, top, room, column)
+    return not left or _go_down(code, line, f, top, room, column)
 
 
 @kernel(inline=True)
-def _differentiate(code, x, f, first, last, room, jacobian):
-    """Fill the columns `first` to `last` of the derivatives, row by row; return whether they are finite."""
-    n, largest = code[1], 0.0
+def _largest_state(n, x):
+    """Return Y: what a state could be."""
+    largest = 0.0
     for i in range(n):
         largest = max(largest, abs(x[1 + i]))
-    largest = largest if largest > 0.0 else 1.0
-    column = room[5]
+    return largest if largest > 0.0 else 1.0
+
+
+@kernel(inline=True)
+def _size_of(n, x, j, largest):
+    """Return the size that x[j] could have: its own, unless that is small."""
+    size = abs(x[j])
+    if 1 <= j <= n:
+        return largest if size < _SMALL_STATE * largest else size
+    return 1.0 if size < _SMALL_NUMBER else size
+
+
+@kernel(inline=True)
+def _differentiate(code, line, f, first, last, room, jacobian):
+    """Fill the columns `first` to `last` of the derivatives, row by row; return whether they are finite."""
+    n, base, column = code[1], line[1], room[5]
+    largest = _largest_state(n, base)
     for j in range(first, last):
-        if 1 <= j <= n:
-            top = largest if abs(x[j]) < _SMALL_STATE * largest else 0.0
-        else:
-            top = 1.0 if abs(x[j]) < _SMALL_NUMBER else 0.0
-        finite = _column(code, x, f, j, top, room, column)
+        unit = (line[0], base, line[2], j)
+        finite = _along(code, unit, f, abs(base[j]), _size_of(n, base, j, largest), room, column)
         for i in range(n):
             finite = finite and math.isfinite(column[i])
         for i in range(n):
-            jacobian[i * x.size + j] = column[i] if finite else math.nan
+            jacobian[i * base.size + j] = column[i] if finite else math.nan
         if not finite:
             return False
     return True
 
 
+@kernel(inline=True)
+def _directions(code, line, f, room, lanes, given, out):
+    """Set `out` to the derivatives in the directions `given`, both with lanes; return whether they are finite."""
+    n, base, d, column = code[1], line[1], line[2], room[5]
+    largest, every = _largest_state(n, base), True
+    for lane in range(lanes):
+        size, top, moves = math.inf, math.inf, False
+        for j in range(base.size):
+            d[j] = given[j * lanes + lane]
+            if d[j] != 0.0:
+                moves = True
+                size = min(size, abs(base[j]) / abs(d[j]))
+                top = min(top, _size_of(n, base, j, largest) / abs(d[j]))
+        finite = not moves or (math.isfinite(top) and _along(code, line, f, size, top, room, column))
+        for i in range(n):
+            out[i * lanes + lane] = 0.0 if not moves else column[i] if finite else math.nan
+            every = every and math.isfinite(out[i * lanes + lane])
+    return every
+
+
 @kernel
-def evaluate_foreign(function, n, k, flags, slot_at, memory_at, given_at):
+def evaluate_foreign(function, n, k, flags, slot_at, memory_at, given_at, lanes, directions_at, out_at):
     """Fill the outputs in the memory: f and, if asked for, its derivatives by t, y and p; NaN where there are none.
 
     Parameters
@@ -212,6 +265,9 @@ def evaluate_foreign(function, n, k, flags, slot_at, memory_at, given_at):
     slot_at, memory_at, given_at
         Addresses: of the slot (see `odefit.native.table_slots`), in which is noted what is remembered and why there
         is no result; of the memory; of x = (t, y, p).
+    lanes, directions_at, out_at
+        How many directions there are, and the addresses of them and of the derivatives in them, number after number of
+        x or f and each as many times; 0: none.
 
     Returns 0, or why there is no result.
     """
@@ -220,17 +276,18 @@ def evaluate_foreign(function, n, k, flags, slot_at, memory_at, given_at):
     last, f = floats_at(memory_at, m), floats_at(memory_at + 8 * m, n)
     jacobian, at = floats_at(memory_at + 8 * (m + n), n * m), memory_at + 8 * (m + n + n * m)
     refused, x, at = floats_at(at, m), floats_at(at + 8 * m, m), at + 16 * m
+    base, d, at = floats_at(at, m), floats_at(at + 8 * m, m), at + 16 * m
     plus, minus, slope = floats_at(at, n), floats_at(at + 8 * n, n), floats_at(at + 16 * n, n)
     noise, gap, column = floats_at(at + 24 * n, n), floats_at(at + 32 * n, n), floats_at(at + 40 * n, n)
+    room, line = (plus, minus, slope, noise, gap, column, floats_at(at + 48 * n, n)), (x, base, d, -1)
     code = (function, n, (flags & AUTONOMOUS) != 0)
     known, why = int(slot[REMEMBERED]), 0
     for j in range(m):
         if known != _NOTHING and last[j] != given[j]:
             known = _NOTHING
         last[j] = given[j]
-        x[j] = given[j]
-    if known & _FAILED:
-        return NO_VALUE
+        x[j] = base[j] = given[j]
+    out = floats_at(out_at, lanes * n)
     if known == _NOTHING:
         known = _VALUE
         for e in range(n * m):
@@ -242,18 +299,21 @@ def evaluate_foreign(function, n, k, flags, slot_at, memory_at, given_at):
             for i in range(n):
                 f[i] = math.nan
             known, why = _FAILED, NO_VALUE if finite else 0
-    room = (plus, minus, slope, noise, gap, column, floats_at(at + 48 * n, n))
-    if not known & _FAILED and flags & BY_ALL and not known & _ALL:
-        known += _ALL
-        if not _differentiate(code, x, f, 1, m, room, jacobian):
-            why = NO_DERIVATIVE
-    if not known & _FAILED and flags & BY_TIME and not known & _TIME:
-        known += _TIME
-        if not _differentiate(code, x, f, 0, 1, room, jacobian):
+    if known & _FAILED:
+        for e in range(lanes * n):
+            out[e] = 0.0
+    else:
+        if flags & BY_ALL and not known & _ALL:
+            known += _ALL
+            why = why if _differentiate(code, line, f, 1, m, room, jacobian) else NO_DERIVATIVE
+        if flags & BY_TIME and not known & _TIME:
+            known += _TIME
+            why = why if _differentiate(code, line, f, 0, 1, room, jacobian) else NO_DERIVATIVE
+        if lanes > 0 and not _directions(code, line, f, room, lanes, floats_at(directions_at, lanes * m), out):
             why = NO_DERIVATIVE
     if why != 0:
         slot[REFUSED] = float(why)
         for j in range(m):
-            refused[j] = x[j]
+            refused[j] = base[j]
     slot[REMEMBERED] = float(known)
     return why
