@@ -1,4 +1,4 @@
-"""The tables, algebraic unknowns and functions of one experiment: data, where steps come to an end, and inputs for tasks."""
+"""Tables, algebraic unknowns and functions of one experiment: data, where steps come to an end, inputs for tasks."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ class ExperimentTables:
         return len(self._data) + len(self._blocks)
 
     def refusal(self, u: Array) -> str:
-        """Say which table was asked for a value that it does not have, or which equation or function; "" if none was."""
+        """Say which table, equation or function was asked for a value that it does not have; "" if none was."""
         for slot, (name, ranges) in enumerate(zip(self._names, self._ranges, strict=True)):
             for k, (low, high) in enumerate(ranges):
                 argument = float(u[1 + SLOT * slot + REFUSED + k])

@@ -1,8 +1,8 @@
 """Calls of a right-hand side that cannot be traced, in native code.
 
-The kernel (`odefit.native.foreign_differences`) is called by its address, and handed that of the function; both stand in the slot.
-So native code does not depend on the function, and is found on disk again.  The kernel leaves its outputs in the memory behind the
-slots.
+The kernel (`odefit.native.foreign_differences`) is called by its address, and handed that of the function; both stand in
+the slot.  So native code does not depend on the function, and is found on disk again.  The kernel leaves its outputs in
+the memory behind the slots.
 """
 
 from __future__ import annotations
@@ -107,9 +107,8 @@ class ForeignCalls:
             return writer.emit(f"load {kind}, ptr {at}, align 8")
         asked = 0 if output < n else BY_TIME if (output - n) % m == 0 else BY_ALL
         if asked not in done and not (asked == 0 and done):
-            writer.lines.append(
-                f"  call void @odefit_foreign({common}, i64 {always + asked}, ptr {given}, i64 0, ptr {given}, ptr {given})"
-            )
+            none = f"i64 0, ptr {given}, ptr {given}"
+            writer.lines.append(f"  call void @odefit_foreign({common}, i64 {always + asked}, ptr {given}, {none})")
             done.add(asked)
         at = writer.emit(f"getelementptr double, ptr {memory}, i64 {outputs_of(n, k) + output}")
         return writer.emit(f"load double, ptr {at}, align 8")

@@ -1,12 +1,12 @@
 """Derivatives of a right-hand side that cannot be traced: its own outputs.
 
-Called at (t, y, p), m numbers, for n states, the kernel (`odefit.native.foreign_differences`) returns the value f and the
-matrix of its derivatives, entry (i, j) of which is output ``n + i m + j``.  In a direction dx of the arguments
+Called at (t, y, p), m numbers, for n states, the kernel (`odefit.native.foreign_differences`) returns the value f and
+the matrix of its derivatives, entry (i, j) of which is output ``n + i m + j``.  In a direction dx of the arguments
 
     df = f_x dx,
 
-an expression in these outputs.  Where there is one direction, or one in each lane, the kernel is given dx behind the arguments, and
-its output i is df_i, which takes two calls of the function instead of two for each argument.
+an expression in these outputs.  Where there is one direction, or one in each lane, the kernel is given dx behind the
+arguments, and its output i is df_i, which takes two calls of the function instead of two for each argument.
 
 Neither can be differentiated again: differences of differences would be good for no more than a few digits.
 """
@@ -21,10 +21,9 @@ from odefit.errors import UnsupportedError
 from odefit.model.foreign import Foreign
 from odefit.model.table_calls import call_table
 
-
 _NOT_TWICE = (
-    "second derivatives of a right-hand side that cannot be traced (Model.from_callable); write the equations as text, or as a "
-    "function that can be traced (Model.from_function)"
+    "second derivatives of a right-hand side that cannot be traced (Model.from_callable); write the equations as text, "
+    "or as a function that can be traced (Model.from_function)"
 )
 
 

@@ -81,18 +81,17 @@ class Foreign:
         """Return what `unpacked` makes it from in another process, but for the symbol."""
         from odefit.native.foreign_function import is_address
 
-        advice = "run the fits in threads (executor=\"threads\") or one after the other"
         if is_address(self.function):
             raise ModelError(
-                f"the right-hand side '{self.name}' is known by its address alone, which means nothing in another process "
-                f"or in a file; {advice}, or give a function of Python or numba"
+                f"the right-hand side '{self.name}' is known by its address alone, which means nothing in another "
+                "process or in a file; give a function of Python or numba, or make the model there"
             )
         try:
             content = pickle.dumps(self.function)
         except Exception:
             raise ModelError(
-                f"the right-hand side '{self.name}' cannot be sent to other processes or kept in a file; define it at the "
-                f"top of a module (not inside another function, nor as a lambda), or {advice}"
+                f"the right-hand side '{self.name}' cannot be sent to another process or kept in a file; define it at "
+                "the top of a module, not inside another function nor as a lambda"
             ) from None
         return content, self.states, self.parameters, self.autonomous
 
@@ -120,10 +119,14 @@ class Foreign:
             return f"the right-hand side '{self.name}' {fault} (at {place})"
         if why == NO_DERIVATIVE:
             return (
-                f"the right-hand side '{self.name}' has no finite values around {place}, from which derivatives could be "
-                "made; let it go on beyond the edge of its domain, or keep parameters and states away from it by bounds"
+                f"the right-hand side '{self.name}' has no finite values around {place}, from which derivatives could "
+                "be made; let it go on beyond the edge of its domain, or keep parameters and states away from it by bounds"
             )
-        bad = [name for name, value in zip(self.states, self.native.call(t_given, y, p), strict=True) if not np.isfinite(value)]
+        bad = [
+            name
+            for name, value in zip(self.states, self.native.call(t_given, y, p), strict=True)
+            if not np.isfinite(value)
+        ]
         used = " (with autonomous=True it is given NaN for the time)" if self.autonomous else ""
         which = f"for the derivative of '{bad[0]}' " if bad else ""
         return f"the right-hand side '{self.name}' has no finite value {which}at {place}{used}"

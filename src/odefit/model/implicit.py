@@ -122,9 +122,7 @@ def implicit_definitions(
             raise StructureFault(_too_large(members), unknown=members[0])
         used = {s.name() for row in rows for s in _symbols_inside(equations[row][0], inner, symbols)}
         residual, arguments = _hoisted([residuals[row] for row in rows], [symbols[name] for name in members])
-        block = Block(
-            members, block_symbol(members), residual, texts, tuple(name for name in inner if name in used)
-        )
+        block = Block(members, block_symbol(members), residual, texts, tuple(name for name in inner if name in used))
         blocks.append(block)
         with_arguments = call_table(block.symbol, [*(guesses[name] for name in members), *arguments])
         for number, name in enumerate(members):

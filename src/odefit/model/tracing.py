@@ -115,7 +115,7 @@ def trace_equations(
     as_text = {name: SX.sym(name) for name in (*observed, *map(initial_name, state_names)) if not callable(observables)}
     definitions = {
         checked_name(name, "observable", time): _value_in_text(
-            value, "observable", name, Namespace(time, state_names, {**symbols, **as_text})
+            value, f"observable {name!r}", Namespace(time, state_names, {**symbols, **as_text})
         )
         for name, value in observed.items()
     }
@@ -135,9 +135,11 @@ def trace_equations(
     }
     initial_values = _by_state(_call(initial, "initial", p) if callable(initial) else initial, state_names, "initial")
     namespace = Namespace(time, state_names, symbols, tables)
-    starts = {name: _value_in_text(value, "initial value", name, namespace) for name, value in initial_values.items()}
+    starts = {
+        name: _value_in_text(value, f"initial value of {name!r}", namespace) for name, value in initial_values.items()
+    }
     guesses = {
-        name: _value_in_text(value, "guess", name, namespace)
+        name: _value_in_text(value, f"guess of {name!r}", namespace)
         for name, value in zip(unknown_names, (algebraic or {}).values(), strict=True)
     }
     _refuse_foreign({**starts, **guesses}, symbols)
@@ -224,10 +226,10 @@ def _traced_value(value: object, what: str) -> SX:
     raise ModelError(f"{what} has to be an expression or a number, got {_described(value)}")
 
 
-def _value_in_text(value: object, what: str, name: str, namespace: Namespace) -> SX:
+def _value_in_text(value: object, what: str, namespace: Namespace) -> SX:
     if isinstance(value, str):
         return expression_from_text(value, namespace)
-    return _traced_value(value, f"{what} of {name!r}")
+    return _traced_value(value, what)
 
 
 def _refuse_foreign(expressions: Mapping[str, SX], symbols: Mapping[str, SX]) -> None:

@@ -1,33 +1,38 @@
 """Value and derivatives of a function of which nothing is known but its address.
 
-The function ``f(t, y, p)`` with n states and k parameters writes n numbers.  Its derivatives by x = (t, y, p) are central
-differences,
+The function ``f(t, y, p)`` with n states and k parameters writes n numbers.  Its derivatives by x = (t, y, p) are
+central differences,
 
     df/dx_j = (f(x + h e_j) - f(x - h e_j)) / 2h,
 
 with a truncation error of about (h/L)^2, where L is the distance over which f bends, and a rounding error of about
-u |f| / h, u = 2^-53.  With ``h = D L``, D = 2^-17 (which is u^(1/3), but for a factor of 1.6), both are about 1e-11.  A power
-of two, so that h is no rounding error of D L; and the divisor is the difference of the two points as they are.
+u |f| / h, u = 2^-53.  With ``h = D L``, D = 2^-17 (about u^(1/3)), both are about 1e-11.  The divisor is the difference
+of the two points as they are.
 
-**Increments.**  L is not known.  As a rule it is |x_j|, and so it is taken.  A state that is zero, or small beside the
-others (less than 1e-4 of the largest, Y), would be lost in the rounding errors of what is large: with y = 1e-20,
-``f = 1 - y`` does not notice an h of 1e-25.  So such a column is computed twice: with L = |x_j| to have D_a, and with L =
-Y to have D_b.  Row by row, D_b is taken if both agree, to 1e-9 or to four times the rounding errors ``u |f| / h`` of D_a; then f is
-straight from one scale to the other.  If they do not, f bends in between, and D_a is taken as long as its rounding errors are
-below 1e-6 of it.  What remains, and all rows of a state that is zero, goes down from L = Y by factors of 2^-10, and takes
-the first difference that agrees with the next one, or else the one that comes nearest to that.  Parameters and the time have no common size: small is what
-is below 1e-10 then, and Y = 1.
+**Increments.**  L is not known.  As a rule it is |x_j|, and so it is taken.  A state that is small beside the others
+(less than 1e-4 of the largest, Y) would be lost in the rounding errors of what is large: with y = 1e-20, ``f = 1 - y``
+does not notice an h of 1e-25.  So such a column is computed twice: with L = |x_j| to have D_a, and with L = Y to have
+D_b.  Row by row, D_b is taken if both agree, to 1e-9 or to four times the rounding errors ``u |f| / h`` of D_a; then f
+is straight from one scale to the other.  If they do not, f bends in between, and D_a is taken as long as its rounding
+errors are below 1e-6 of it.
 
-All of this depends on x alone.  So derivatives are the same wherever they are asked for, and a replay gives the same bits.
+What remains, and all rows of a state that is zero, *goes down* from L = Y by factors of 2^-6, and takes the first
+difference that agrees with the next one, or else the one that comes nearest to that.  Parameters have no common size:
+small is what is below 1e-10 then, and Y = 1.  How far away the origin of the time is tells nothing of how fast f
+changes: all rows go down from L = |t|.
 
-**Directions.**  Along a direction d of x there is one such difference, (f(x + h d) - f(x - h d)) / 2h, which is cheaper than
-all columns.  There L is the shortest of the L_j / |d_j|: no component moves by more than its own increment.
+All of this depends on x alone.  So derivatives are the same wherever they are asked for, and a replay gives the same
+bits.
 
-**Edges.**  Where f has no finite value on one side, at the edge of its domain, the derivative is the one-sided difference of order 2,
-``(4 f(x + h) - 3 f(x) - f(x + 2h)) / 2h``, or its mirror image.
+**Directions.**  Along a direction d of x there is one such difference, (f(x + h d) - f(x - h d)) / 2h, which is cheaper
+than all columns.  There L is the shortest of the L_j / |d_j|: no component moves by more than its own increment.  The
+time has its column, d_t f_t, which is computed once for all directions.
 
-**Memory.**  Values and derivatives stay in the memory of the caller together with x: whoever asks again for the same x, a
-Jacobian behind a value, say, calls nothing.  Directions are not remembered.
+**Edges.**  Where f has no finite value on one side, at the edge of its domain, the derivative is the one-sided
+difference of order 2, ``(4 f(x + h) - 3 f(x) - f(x + 2h)) / 2h``, or its mirror image.
+
+**Memory.**  Values and derivatives stay in the memory of the caller together with x: whoever asks again for the same x,
+a Jacobian behind a value, say, calls nothing.  Directions are not remembered.
 """
 
 from __future__ import annotations
@@ -54,7 +59,7 @@ _NOTHING, _VALUE, _ALL, _TIME, _FAILED = 0, 1, 2, 4, 8  # what is remembered, ad
 
 _STEP = 2.0**-17
 _UNIT = 2.0**-53
-_LEVEL, _MOST_LEVELS = 2.0**-10, 12
+_LEVEL, _MOST_LEVELS = 2.0**-6, 20
 _SMALL_STATE, _SMALL_NUMBER = 1e-4, 1e-10
 _AGREEMENT, _RESOLVED = 1e-9, 1e-6
 
@@ -115,6 +120,8 @@ def _difference(code, line, f, h, room, slope, noise):
     _shift(x, base, d, j, -h)
     down = x[j] - base[j] if j >= 0 else -h
     below = _call(code, x, minus)
+    if not (up > 0.0 and down < 0.0):  # shorter than rounding
+        above, below = False, False
     if above and below:
         for i in range(n):
             slope[i] = (plus[i] - minus[i]) / (up - down)
@@ -155,9 +162,12 @@ def _go_down(code, line, f, top, room, column):
         for i in range(n):
             if finite and known and gap[i] > 0.0:
                 change = abs(before[i] - slope[i])
-                agreed = _agrees(before[i], slope[i], noise[i])
-                if agreed or change < gap[i]:
-                    column[i], gap[i] = before[i], 0.0 if agreed else change
+                if noise[i] >= gap[i]:
+                    gap[i] = 0.0  # nothing better comes behind
+                elif _agrees(before[i], slope[i], noise[i]):
+                    column[i], gap[i] = before[i], 0.0
+                elif change < gap[i]:
+                    column[i], gap[i] = before[i], change
             left = left or gap[i] > 0.0
             if finite:
                 before[i] = slope[i]
@@ -173,8 +183,8 @@ def _go_down(code, line, f, top, room, column):
 def _along(code, line, f, size, top, room, column):
     """Set `column` to the derivative along a line; False: there is none.
 
-    `size` is how far along the line a component of x gets that is as large as itself, `top` the same with the size that small
-    components could have.
+    `size` is the distance along the line at which the first component of x has moved by as much as itself, `top` the
+    same with the size that small components could have.
     """
     n, slope, noise, gap = code[1], room[2], room[3], room[4]
     if size >= top:
@@ -220,7 +230,8 @@ def _differentiate(code, line, f, first, last, room, jacobian):
     largest = _largest_state(n, base)
     for j in range(first, last):
         unit = (line[0], base, line[2], j)
-        finite = _along(code, unit, f, abs(base[j]), _size_of(n, base, j, largest), room, column)
+        size = abs(base[j]) if j > 0 else 0.0
+        finite = _along(code, unit, f, size, _size_of(n, base, j, largest), room, column)
         for i in range(n):
             finite = finite and math.isfinite(column[i])
         for i in range(n):
@@ -231,13 +242,18 @@ def _differentiate(code, line, f, first, last, room, jacobian):
 
 
 @kernel(inline=True)
-def _directions(code, line, f, room, lanes, given, out):
-    """Set `out` to the derivatives in the directions `given`, both with lanes; return whether they are finite."""
+def _directions(code, line, f, room, jacobian, given, out):
+    """Set `out` to the derivatives in the directions `given`, both with lanes; return whether they are finite.
+
+    Those by the time are known.
+    """
     n, base, d, column = code[1], line[1], line[2], room[5]
+    lanes = out.size // n
+    d[0] = 0.0
     largest, every = _largest_state(n, base), True
     for lane in range(lanes):
         size, top, moves = math.inf, math.inf, False
-        for j in range(base.size):
+        for j in range(1, base.size):
             d[j] = given[j * lanes + lane]
             if d[j] != 0.0:
                 moves = True
@@ -246,6 +262,8 @@ def _directions(code, line, f, room, lanes, given, out):
         finite = not moves or (math.isfinite(top) and _along(code, line, f, size, top, room, column))
         for i in range(n):
             out[i * lanes + lane] = 0.0 if not moves else column[i] if finite else math.nan
+            if given[lane] != 0.0:
+                out[i * lanes + lane] += given[lane] * jacobian[i * base.size]
             every = every and math.isfinite(out[i * lanes + lane])
     return every
 
@@ -306,10 +324,13 @@ def evaluate_foreign(function, n, k, flags, slot_at, memory_at, given_at, lanes,
         if flags & BY_ALL and not known & _ALL:
             known += _ALL
             why = why if _differentiate(code, line, f, 1, m, room, jacobian) else NO_DERIVATIVE
-        if flags & BY_TIME and not known & _TIME:
+        directions, by_time = floats_at(directions_at, lanes * m), (flags & BY_TIME) != 0
+        for lane in range(lanes):
+            by_time = by_time or directions[lane] != 0.0
+        if by_time and not known & _TIME:
             known += _TIME
             why = why if _differentiate(code, line, f, 0, 1, room, jacobian) else NO_DERIVATIVE
-        if lanes > 0 and not _directions(code, line, f, room, lanes, floats_at(directions_at, lanes * m), out):
+        if lanes > 0 and not _directions(code, line, f, room, jacobian, directions, out):
             why = NO_DERIVATIVE
     if why != 0:
         slot[REFUSED] = float(why)

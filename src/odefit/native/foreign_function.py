@@ -4,10 +4,11 @@ The native form of all of them is ``void f(double t, double *y, double *p, doubl
 derivatives to write.
 
 * A function in C, or what numba calls a *cfunc*, has that form already.
-* One that numba compiles (`njit`), ``f(t, y, p, out)`` on arrays, is called by a few instructions around it.  An exception in it
-  cannot leave native code: all of `out` is NaN then.
-* One in plain Python is called back, ``f(t, y, p)`` which returns n numbers, or ``f(t, y, p, out)``.  Kernels run without
-  the GIL, so that each call takes it.  The arrays are copies that belong to the call, and only `out` can be written to.
+* One that numba compiles (`njit`), ``f(t, y, p, out)`` on arrays, is called by a few instructions around it.  An
+  exception in it cannot leave native code: all of `out` is NaN then.
+* One in plain Python is called back, ``f(t, y, p)`` which returns n numbers, or ``f(t, y, p, out)``.  Kernels run
+  without the GIL, so that each call takes it.  The arrays are copies that belong to the call, and only `out` can be
+  written to.
 
 What went wrong is asked of the function itself, in Python, once somebody needs it in words: `fault`.
 """
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import ctypes
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -68,10 +70,15 @@ def check_form(function: Any) -> None:
     address = _address_of(function)
     if address is not None:
         if address <= 0:
-            raise ModelError(f"{address} is no address of a function; give that of void f(double t, double *y, double *p, double *out)")
+            raise ModelError(
+                f"{address} is no address of a function; give that of "
+                "void f(double t, double *y, double *p, double *out)"
+            )
         given = getattr(function, "_sig", _NATIVE)
         if given != _NATIVE:
-            raise ModelError(f"the compiled function '{name_of(function)}' has the signature {given}, and {_NATIVE} is needed")
+            raise ModelError(
+                f"the compiled function '{name_of(function)}' has the signature {given}, and {_NATIVE} is needed"
+            )
         return
     if not callable(function):
         raise ModelError(f"the right-hand side has to be a function, got a {type(function).__name__}")
@@ -80,8 +87,8 @@ def check_form(function: Any) -> None:
         raise ModelError(f"the compiled function '{name_of(function)}' has to be {_FORM}, which writes to out")
     if not known & {3, 4}:
         raise ModelError(
-            f"the function '{name_of(function)}' has to be f(t, y, p), which returns the derivatives, or {_FORM}, which "
-            "writes them to out"
+            f"the function '{name_of(function)}' has to be f(t, y, p), which returns the derivatives, or {_FORM}, "
+            "which writes them to out"
         )
 
 
@@ -165,9 +172,11 @@ def _of_numba(function: Any, n: int, k: int) -> ForeignFunction:
     try:
         compiled: Any = cfunc(_NATIVE)(guarded)
     except (NumbaError, OdefitError) as error:
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+        lines = [re.sub(r"\x1b\[[\d;]*m", "", line).strip() for line in str(error).splitlines()]
+        reason = next((line for line in lines if line and not line.startswith("Failed in")), "it does not say why")
         raise ModelError(
-            f"numba cannot compile '{name_of(function)}' for (t, y, p, out), a number and three arrays of numbers: {reason}"
+            f"numba cannot compile '{name_of(function)}' for (t, y, p, out), a number and three arrays of numbers: "
+            f"{reason}"
         ) from error
 
     def call(t: float, y: Array, p: Array) -> Array:
@@ -213,6 +222,8 @@ def _checked(result: Any, n: int) -> Array:
     except (TypeError, ValueError):
         raise BadResult(f"returned a {type(result).__name__} that is no array of numbers") from None
     if array.shape != (n,):
-        got = f"{array.shape[0]} numbers" if array.ndim == 1 else f"an array of shape {array.shape}"
+        got = f"an array of shape {array.shape}"
+        if array.ndim == 1:
+            got = f"{array.size} number{'s' * (array.size != 1)}"
         raise BadResult(f"returned {got} for {n} state{'s' * (n != 1)}")
     return array

@@ -153,7 +153,8 @@ def matching_models(problem: Problem) -> tuple[MatchingModel, ...]:
     model = problem.model
     if model.foreign:
         raise UnsupportedError(
-            'start values from the data (start = "auto") for a right-hand side that cannot be traced (Model.from_callable)'
+            'start values from the data (start = "auto") for a right-hand side that cannot be traced '
+            "(Model.from_callable)"
         )
     if (
         model.events
