@@ -79,8 +79,9 @@ class _Opened:
                 key = solution_key(table, arguments)
                 if key not in solved:
                     block = block_at[place]
-                    rule = ForeignValue if isinstance(block, Foreign) else Solution
-                    solved[key] = rule(block, table, arguments[:-1])
+                    given = arguments[:-1]
+                    foreign = isinstance(block, Foreign)
+                    solved[key] = ForeignValue(block, table, given) if foreign else Solution(block, table, given)
                     opened.calls.append(solved[key])
                 return solved[key].output(int(arguments[-1]))
             key = (table.element_hash(), *(argument.element_hash() for argument in arguments))

@@ -1,8 +1,8 @@
 """Calls of a right-hand side that cannot be traced, in native code.
 
-The kernel (`odefit.native.foreign_differences`) is called by its address, and handed that of the function; both stand in
-the slot.  So native code does not depend on the function, and is found on disk again.  The kernel leaves its outputs in
-the memory behind the slots.
+The kernel (`odefit.native.foreign_differences`) is called by its address, and handed that of the function; both stand
+in the slot.  So native code does not depend on the function, and is found on disk again.  The kernel leaves its outputs
+in the memory behind the slots.
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ class Foreign:
         if why == NO_DERIVATIVE:
             return (
                 f"the right-hand side '{self.name}' has no finite values around {place}, from which derivatives could "
-                "be made; let it go on beyond the edge of its domain, or keep parameters and states away from it by bounds"
+                "be made; let it go on beyond the edge of its domain, or keep away from it by bounds of parameters"
             )
         bad = [
             name

@@ -113,10 +113,9 @@ def trace_equations(
         right_sides = {name: _traced_value(value, f"rhs of {name!r}") for name, value in derivatives.items()}
     observed = _call(observables, "observables", t, y, p) if callable(observables) else observables or {}
     as_text = {name: SX.sym(name) for name in (*observed, *map(initial_name, state_names)) if not callable(observables)}
+    written = Namespace(time, state_names, {**symbols, **as_text}) if as_text else None
     definitions = {
-        checked_name(name, "observable", time): _value_in_text(
-            value, f"observable {name!r}", Namespace(time, state_names, {**symbols, **as_text})
-        )
+        checked_name(name, "observable", time): _value_in_text(value, f"observable {name!r}", written)
         for name, value in observed.items()
     }
     zeros = {} if equations is None else _call(equations, "equations", t, y, p)
@@ -226,8 +225,8 @@ def _traced_value(value: object, what: str) -> SX:
     raise ModelError(f"{what} has to be an expression or a number, got {_described(value)}")
 
 
-def _value_in_text(value: object, what: str, namespace: Namespace) -> SX:
-    if isinstance(value, str):
+def _value_in_text(value: object, what: str, namespace: Namespace | None) -> SX:
+    if isinstance(value, str) and namespace is not None:
         return expression_from_text(value, namespace)
     return _traced_value(value, what)
 

@@ -24,15 +24,17 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import carray, cfunc, types
+from numba import cfunc, types
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
+from numba.np.numpy_support import carray
 
 from odefit.errors import ModelError, OdefitError
 
 Array = npt.NDArray[np.float64]
 
 _PROTOTYPE = ctypes.CFUNCTYPE(None, ctypes.c_double, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+_C_FUNCTION = ctypes.CFUNCTYPE(None).__mro__[1]  # of functions of any prototype, and of those of loaded libraries
 _NUMBERS = types.CPointer(types.float64)
 _NATIVE = types.void(types.float64, _NUMBERS, _NUMBERS, _NUMBERS)
 _FORM = "f(t, y, p, out)"
@@ -59,7 +61,7 @@ def _address_of(function: Any) -> int | None:
     """Return the address of a function in C; None if it is no such."""
     if isinstance(function, int) and not isinstance(function, bool):
         return function
-    if isinstance(function, ctypes._CFuncPtr):  # pyright: ignore[reportPrivateUsage]
+    if isinstance(function, _C_FUNCTION):
         return ctypes.cast(function, ctypes.c_void_p).value
     address = getattr(function, "address", None)
     return address if isinstance(address, int) else None
@@ -131,7 +133,8 @@ class ForeignFunction:
     def fault(self, t: float, y: Array, p: Array) -> str:
         """Call the function once more to say what is wrong with it there; "" if it only is not finite."""
         try:
-            self.call(t, y, p)
+            with np.errstate(all="ignore"):
+                self.call(t, y, p)
         except BadResult as error:
             return str(error)
         except Exception as error:
@@ -204,7 +207,8 @@ def _of_python(function: Any, n: int, k: int) -> ForeignFunction:
         try:
             states = np.frombuffer(ctypes.string_at(y, size))  # a copy of its own, which nobody can write to
             parameters = np.frombuffer(ctypes.string_at(p, further)) if further else empty
-            ctypes.memmove(out, call(t, states, parameters).tobytes(), size)
+            with np.errstate(all="ignore"):  # what is not finite is noticed, and an attempt of a step may well be so
+                ctypes.memmove(out, call(t, states, parameters).tobytes(), size)
         except BaseException:  # nothing may leave a callback; `fault` finds the words
             ctypes.memmove(out, nothing, size)
 
