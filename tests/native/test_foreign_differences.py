@@ -117,6 +117,16 @@ def test_a_small_state_is_not_lost_beside_a_large_one():
     np.testing.assert_allclose(found[:, 1:], [[0.0, -3.0], [-1.0, 7e7]], rtol=1e-9, atol=1e-11)
 
 
+@pytest.mark.parametrize("y", [1e-290, 1e-310, 5e-324])
+def test_states_that_underflow_count_as_zero(y):
+    evaluation = Evaluation(lambda t, y, p: [1.0 - 3.0 * y[1], 7.0 * y[1] - y[0]], 2, 0)
+    status, _, found, _ = evaluation.evaluate([0.0, 1.0, y], BY_ALL)
+    assert status == 0
+    np.testing.assert_allclose(found[:, 1:], [[0.0, -3.0], [-1.0, 7.0]], rtol=1e-9, atol=1e-11)
+    _, _, _, along = evaluation.evaluate([0.0, 1.0, y], 0, np.array([[0.0], [2.0], [0.5]]))
+    np.testing.assert_allclose(along[:, 0], [-1.5, 1.5], rtol=1e-9)
+
+
 def test_one_sided_differences_at_the_edge_of_the_domain():
     evaluation = Evaluation(lambda t, y, p: [(y[0] + 2.0) * (math.nan if y[0] < 1.0 else y[0])], 1, 0)
     status, _, found, _ = evaluation.evaluate([0.0, 1.0], BY_ALL)

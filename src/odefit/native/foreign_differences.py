@@ -61,6 +61,7 @@ _STEP = 2.0**-17
 _UNIT = 2.0**-53
 _LEVEL, _MOST_LEVELS = 2.0**-6, 20
 _SMALL_STATE, _SMALL_NUMBER = 1e-4, 1e-10
+_VANISHED = 1e-280  # below, increments have no digits
 _AGREEMENT, _RESOLVED = 1e-9, 1e-6
 
 
@@ -189,14 +190,13 @@ def _along(code, line, f, size, top, room, column):
     n, slope, noise, gap = code[1], room[2], room[3], room[4]
     if size >= top:
         return _difference(code, line, f, _STEP * size, room, column, noise)
-    left = size == 0.0
+    left = True
     for i in range(n):
         gap[i] = math.inf
-    if not left:
+    if size >= _VANISHED:
         coarse = _difference(code, line, f, _STEP * top, room, slope, noise)
-        if not _difference(code, line, f, _STEP * size, room, column, noise):
-            return False
-        for i in range(n):
+        left = not _difference(code, line, f, _STEP * size, room, column, noise)
+        for i in range(0 if left else n):
             gap[i] = 0.0
             if coarse and _agrees(slope[i], column[i], noise[i]):
                 column[i] = slope[i]
