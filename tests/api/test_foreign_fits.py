@@ -167,6 +167,27 @@ def test_sensitivities_are_derivatives_of_what_is_computed(integrator):
         np.testing.assert_allclose(jacobian[:, j], (8 * near - far) / 12e-4, rtol=1e-7, atol=1e-8)
 
 
+def test_functions_are_not_differentiated_by_fixed_parameters():
+    """A switch among the parameters, say, may have no value beside it; and each column costs two calls."""
+    seen = set()
+
+    def switched(t, y, p):
+        seen.add(float(p[0]))
+        return reservoirs(t, y, p) if p[0] == 1.3 else [math.nan, math.nan]
+
+    made = problem(foreign(switched), integrator="ddm").with_fixed("a")
+    expected = replace(made, model=Model.from_text(TEXT.format(w=0.5))).evaluate({}, order=1)
+    found = made.evaluate({}, order=1)
+    assert found.status == "ok"
+    np.testing.assert_allclose(found.jacobian, expected.jacobian, rtol=1e-8, atol=1e-8)
+    assert seen == {1.3}
+
+
+def test_a_fixed_parameter_that_an_experiment_computes_is_differentiated_by():
+    for periods in ([of.Period(0.0, {"a": "3*c"})], [of.Period(0.0), of.Period(1.0, {"a": "3*c"})]):
+        assert_same(problem(foreign(), *periods, integrator="ddm").with_fixed("a"))
+
+
 def raising(t, y, p):
     if t > 0.7:
         raise ValueError("the pump is off")

@@ -12,7 +12,8 @@ from odefit.compile.table_data import axes_of, corners, packed_table, range_of
 from odefit.compile.table_inputs import memory_size, placed_blocks, shapes_of
 from odefit.compile.unsolved import words_for_unsolved
 from odefit.model.foreign import Foreign
-from odefit.native.foreign_differences import EVALUATE, evaluate_foreign, refused_at
+from odefit.model.implicit import Block
+from odefit.native.foreign_differences import EVALUATE, evaluate_foreign, refused_at, unwanted_at
 from odefit.native.implicit_solve import SOLVE, solve_implicit
 from odefit.native.kernel_calls import kernel_address
 from odefit.native.table_slots import ADDRESS, FUNCTION, REFUSED, SLOT
@@ -43,6 +44,7 @@ class ExperimentTables:
         self._blocks = problem.model.called
         self._placed = placed_blocks(self._shapes, self._blocks)
         self._solve = kernel_address(solve_implicit, SOLVE) if problem.model.implicit else 0
+        self._memories = [_memory_of(block, problem, experiment) for block in self._blocks]
         self._evaluate = kernel_address(evaluate_foreign, EVALUATE) if problem.model.foreign else 0
         self._names: list[str] = []
         self._ranges: list[list[tuple[float, float]]] = []
@@ -88,8 +90,7 @@ class ExperimentTables:
         for number, block in enumerate(self._blocks, len(self._data)):
             if isinstance(block, Foreign):
                 slots.view(np.int64)[number, FUNCTION] = block.native.address
-        memories = (np.zeros(memory_size(block)) for block in self._blocks)
-        return np.concatenate([slots.reshape(-1), *memories])
+        return np.concatenate([slots.reshape(-1), *self._memories])
 
     @property
     def n_slots(self) -> int:
@@ -113,6 +114,21 @@ class ExperimentTables:
                 return block.words_for_failure(int(why), u[at : at + block.n_arguments])
             return words_for_unsolved(block, int(why), int(where))
         return ""
+
+
+def _memory_of(block: Block | Foreign, problem: Problem, experiment: Experiment) -> Array:
+    """Return the memory of a block or function before it is used.
+
+    By a parameter that is a number in this experiment, whatever is estimated, a function need not be differentiated.
+    """
+    memory = np.zeros(memory_size(block))
+    if isinstance(block, Foreign):
+        moving = {name for name, value in experiment.overrides.items() if isinstance(value, str)}
+        moving |= {*problem.model.changed_by_events}
+        numbers = {p.name for p in problem.parameters if p.fixed and p.expression is None} - moving
+        at = unwanted_at(len(block.states), len(block.parameters)) + 1 + len(block.states)
+        memory[at : at + len(block.parameters)] = [name in numbers for name in block.parameters]
+    return memory
 
 
 def _refused(name: str, argument: float, low: float, high: float) -> str:

@@ -10,6 +10,7 @@ right-hand sides: doses, periods, events that set a parameter, and experiments t
 from __future__ import annotations
 
 import pickle
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,8 @@ from odefit.model.implicit import block_symbol
 from odefit.model.table_calls import call_table
 
 Array = npt.NDArray[np.float64]
+
+_making = threading.Lock()
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,9 +67,14 @@ class Foreign:
 
         return name_of(self.function)
 
-    @cached_property
+    @property
     def native(self) -> Any:
-        """Its native form, made on first use."""
+        """Its native form, made on first use, and only once: addresses are good as long as it lives."""
+        with _making:
+            return self._native
+
+    @cached_property
+    def _native(self) -> Any:
         from odefit.native.foreign_function import foreign_function
 
         return foreign_function(self.function, len(self.states), len(self.parameters))

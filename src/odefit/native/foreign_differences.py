@@ -68,10 +68,11 @@ _AGREEMENT, _RESOLVED = 1e-9, 1e-6
 def memory_size(n: int, k: int) -> int:
     """Return how many numbers the memory of a function of `n` states and `k` parameters has.
 
-    In it stand x of the last call, f, its derivatives row by row, x of the last one that failed, and room to work in.
+    In it stand x of the last call, f, its derivatives row by row, x of the last one that failed, 1 for each entry of x
+    by which nobody wants derivatives (these are 0 then), and room to work in.
     """
     m = 1 + n + k
-    return outputs_of(n, k) + n + n * m + 4 * m + 7 * n
+    return outputs_of(n, k) + n + n * m + 5 * m + 7 * n
 
 
 def outputs_of(n: int, k: int) -> int:
@@ -82,6 +83,11 @@ def outputs_of(n: int, k: int) -> int:
 def refused_at(n: int, k: int) -> int:
     """Return where in the memory x of the last call that failed stands."""
     return outputs_of(n, k) + n + n * (1 + n + k)
+
+
+def unwanted_at(n: int, k: int) -> int:
+    """Return where in the memory is noted by what no derivatives are wanted."""
+    return refused_at(n, k) + 1 + n + k
 
 
 @kernel(inline=True)
@@ -226,9 +232,11 @@ def _size_of(n, x, j, largest):
 @kernel(inline=True)
 def _differentiate(code, line, f, first, last, room, jacobian):
     """Fill the columns `first` to `last` of the derivatives, row by row; return whether they are finite."""
-    n, base, column = code[1], line[1], room[5]
-    largest = _largest_state(n, base)
+    n, base, column, unwanted = code[1], line[1], room[5], room[7]
+    largest, every = _largest_state(n, base), True
     for j in range(first, last):
+        if unwanted[j] != 0.0:
+            continue
         unit = (line[0], base, line[2], j)
         size = abs(base[j]) if j > 0 else 0.0
         finite = _along(code, unit, f, size, _size_of(n, base, j, largest), room, column)
@@ -236,9 +244,8 @@ def _differentiate(code, line, f, first, last, room, jacobian):
             finite = finite and math.isfinite(column[i])
         for i in range(n):
             jacobian[i * base.size + j] = column[i] if finite else math.nan
-        if not finite:
-            return False
-    return True
+        every = every and finite
+    return every
 
 
 @kernel(inline=True)
@@ -293,11 +300,12 @@ def evaluate_foreign(function, n, k, flags, slot_at, memory_at, given_at, lanes,
     slot, given = floats_at(slot_at, SLOT), floats_at(given_at, m)
     last, f = floats_at(memory_at, m), floats_at(memory_at + 8 * m, n)
     jacobian, at = floats_at(memory_at + 8 * (m + n), n * m), memory_at + 8 * (m + n + n * m)
-    refused, x, at = floats_at(at, m), floats_at(at + 8 * m, m), at + 16 * m
+    refused, unwanted, at = floats_at(at, m), floats_at(at + 8 * m, m), at + 16 * m
+    x, at = floats_at(at, m), at + 8 * m
     base, d, at = floats_at(at, m), floats_at(at + 8 * m, m), at + 16 * m
     plus, minus, slope = floats_at(at, n), floats_at(at + 8 * n, n), floats_at(at + 16 * n, n)
     noise, gap, column = floats_at(at + 24 * n, n), floats_at(at + 32 * n, n), floats_at(at + 40 * n, n)
-    room, line = (plus, minus, slope, noise, gap, column, floats_at(at + 48 * n, n)), (x, base, d, -1)
+    room, line = (plus, minus, slope, noise, gap, column, floats_at(at + 48 * n, n), unwanted), (x, base, d, -1)
     code = (function, n, (flags & AUTONOMOUS) != 0)
     known, why = int(slot[REMEMBERED]), 0
     for j in range(m):

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 from numba import cfunc, types
+from numba.core.ccallback import CFunc
 from numba.core.dispatcher import Dispatcher
 from numba.core.errors import NumbaError
 from numba.np.numpy_support import carray
@@ -38,11 +39,6 @@ _C_FUNCTION = ctypes.CFUNCTYPE(None).__mro__[1]  # of functions of any prototype
 _NUMBERS = types.CPointer(types.float64)
 _NATIVE = types.void(types.float64, _NUMBERS, _NUMBERS, _NUMBERS)
 _FORM = "f(t, y, p, out)"
-
-
-def is_compiled(function: Any) -> bool:
-    """Tell whether a function runs without Python."""
-    return isinstance(function, Dispatcher) or _address_of(function) is not None
 
 
 def is_address(function: Any) -> bool:
@@ -63,8 +59,7 @@ def _address_of(function: Any) -> int | None:
         return function
     if isinstance(function, _C_FUNCTION):
         return ctypes.cast(function, ctypes.c_void_p).value
-    address = getattr(function, "address", None)
-    return address if isinstance(address, int) else None
+    return function.address if isinstance(function, CFunc) else None
 
 
 def check_form(function: Any) -> None:
