@@ -126,6 +126,45 @@ def test_a_steady_start_and_data_at_rest(integrator):
     assert_same(made, w=0.0)
 
 
+def exchange(t, y, p):
+    """A and B bind to C; B and C turn into each other."""
+    bound, turned = p[0] * y[0] * y[1] - p[1] * y[2], p[2] * (y[1] - 2 * y[2])
+    return [-bound, -bound - turned, bound + turned]
+
+
+CONSERVED = [{"B": 1, "C": 1}]
+EXCHANGE = "A' = -bound\nB' = -bound - turned\nC' = bound + turned\nbound = a*A*B - b*C\nturned = c*(B - 2*C)"
+
+
+def of_exchange(**options) -> Model:
+    initial = {"A": 2, "B": 1, "C": 0.3}
+    return Model.from_callable(exchange, ["A", "B", "C"], ["a", "b", "c"], initial, autonomous=True, **options)
+
+
+def exchange_problem(model: Model) -> of.Problem:
+    data = of.Measurements.from_columns([0.5, 1.0, INF], {"A": [1.0, 2.0, 2.5], "C": [0.1, 0.3, 0.4]})
+    parameters = [of.Parameter(name, VALUES[name]) for name in "abc"]
+    return of.Problem(model, parameters, data, (of.Experiment("main", (of.Period(-INF, {"c": 0.1}), of.Period(0.0))),))
+
+
+def test_a_steady_start_with_a_conserved_total():
+    text = Model.from_text(EXCHANGE + "\nA(0) = 2\nB(0) = 1\nC(0) = 0.3")
+    expected = exchange_problem(text).evaluate({}, order=1)
+    found = exchange_problem(of_exchange(conserved=CONSERVED)).evaluate({}, order=1)
+    assert found.status == expected.status == "ok"
+    np.testing.assert_allclose(found.residuals, expected.residuals, rtol=1e-9)
+    np.testing.assert_allclose(found.jacobian, expected.jacobian, rtol=1e-7, atol=1e-8)
+    without = exchange_problem(of_exchange()).evaluate({}, order=1)
+    assert without.status == "failed"
+    assert "degenerate" in without.message
+
+
+def test_totals_that_are_not_conserved_are_refused():
+    made = exchange_problem(of_exchange(conserved=[{"A": 1, "C": 1}]))
+    with pytest.raises(ProblemError, match=r"'exchange' does not conserve 1\*A \+ 1\*C, which is said to be conserved"):
+        made.evaluate({}, order=0)
+
+
 def test_a_steady_start_needs_to_know_that_the_time_is_not_used():
     made = problem(foreign(steady_reservoirs), of.Period(-INF), of.Period(0.0))
     with pytest.raises(UnsupportedError, match=r"may depend on t; say autonomous=True in Model\.from_callable"):

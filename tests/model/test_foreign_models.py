@@ -11,6 +11,7 @@ import pytest
 
 from odefit.errors import LanguageError, ModelError
 from odefit.model import Model
+from odefit.model.conserved_totals import checked_totals, eliminated
 from odefit.model.table_calls import calls_in
 
 POINTER = ctypes.POINTER(ctypes.c_double)
@@ -86,6 +87,20 @@ def test_mistakes_in_the_arguments():
     mistaken("'q'", LanguageError, observables={"z": "q*A"})
     mistaken("observable 'z' has to be an expression or a number, got a list", observables={"z": [1]})
     mistaken("'A' is given twice", observables={"A": "k"})
+
+
+def test_conserved_totals_are_put_into_the_equations():
+    totals = [{"A": 1, "B": 1, "C": 1}, {"B": 2, "C": 1}]
+    found = eliminated(checked_totals(totals, ["A", "B", "C"]), ["A", "B", "C"])
+    # C = -2 B, and A = -B - C = B
+    assert found == {"C": {"A": 2.0}, "B": {"A": -1.0}}
+
+
+def test_mistakes_in_conserved_totals():
+    mistaken("names 'X', which is no state", conserved=[{"X": 1}])
+    mistaken("the weight of 'A' in a conserved total is 0", conserved=[{"A": 0}])
+    mistaken("conserved is a list of totals", conserved={"A": 1})
+    mistaken("one of the conserved totals follows from the others", conserved=[{"A": 1, "B": 1}, {"A": 2, "B": 2}])
 
 
 def test_a_dict_of_derivatives_is_for_functions_that_are_traced():

@@ -21,6 +21,7 @@ import numpy.typing as npt
 from casadi import SX
 
 from odefit.errors import ModelError
+from odefit.model.conserved_totals import Total, eliminated
 from odefit.model.implicit import block_symbol
 from odefit.model.table_calls import call_table
 
@@ -41,6 +42,8 @@ class Foreign:
         Names, in the order in which it is given them.
     autonomous
         Whether it does not use the time; then it is given NaN for it.
+    conserved
+        Totals that it conserves, see `odefit.model.conserved_totals`.
     symbol
         Stands for the function in calls; a new one unless it is given.
     """
@@ -49,6 +52,7 @@ class Foreign:
     states: tuple[str, ...]
     parameters: tuple[str, ...]
     autonomous: bool = False
+    conserved: tuple[Total, ...] = ()
     symbol: Any = None
 
     def __post_init__(self) -> None:
@@ -83,7 +87,29 @@ class Foreign:
         """Return the calls that are the derivatives of the states."""
         arguments = [symbols[name] for name in (*self.states, *self.parameters)]
         with_arguments = call_table(self.symbol, [SX(0.0) if self.autonomous else time, *arguments])
-        return {name: call_table(with_arguments, [SX(number)]) for number, name in enumerate(self.states)}
+        called = {name: call_table(with_arguments, [SX(number)]) for number, name in enumerate(self.states)}
+        found = dict(called)
+        for name, weights in eliminated(self.conserved, self.states).items():
+            found[name] = SX(0.0)
+            for other, weight in weights.items():
+                found[name] -= weight * called[other]
+        return found
+
+    def fault_of_conserved(self, t: float, y: Array, p: Array) -> str | None:
+        """Say which total the function does not conserve there, or return None; also if it has no value."""
+        if self.native.fault(t, y, p):
+            return None
+        slopes = dict(zip(self.states, self.native.call(t, y, p).tolist(), strict=True))
+        for total in self.conserved:
+            parts = [weight * slopes[name] for name, weight in total]
+            if abs(sum(parts)) > 1e-8 * sum(map(abs, parts)):
+                text = " + ".join(f"{weight:g}*{name}" for name, weight in total)
+                return (
+                    f"the right-hand side '{self.name}' does not conserve {text}, which is said to be conserved: it "
+                    f"changes by {sum(parts):.3g} in a unit of time where its parts change by up to "
+                    f"{max(map(abs, parts)):.3g}"
+                )
+        return None
 
     def packed(self) -> tuple[Any, ...]:
         """Return what `unpacked` makes it from in another process, but for the symbol."""
@@ -101,7 +127,7 @@ class Foreign:
                 f"the right-hand side '{self.name}' cannot be sent to another process or kept in a file; define it at "
                 "the top of a module, not inside another function nor as a lambda"
             ) from None
-        return content, self.states, self.parameters, self.autonomous
+        return content, self.states, self.parameters, self.autonomous, self.conserved
 
     @classmethod
     def unpacked(cls, packed: tuple[Any, ...], symbol: SX) -> Foreign:

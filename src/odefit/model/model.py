@@ -128,6 +128,7 @@ class Model(Equations):
         time: str = "t",
         further_parameters: Sequence[str] = (),
         autonomous: bool = False,
+        conserved: Sequence[Mapping[str, float]] = (),
     ) -> Model:
         """Take a function of numbers as it is: one that cannot be traced, or is compiled already.
 
@@ -154,10 +155,14 @@ class Model(Equations):
             Names of parameters that observables and initial values use, and that `rhs` is not given.
         autonomous
             That `rhs` does not use the time, which steady states need to know.  It is given NaN for it.
+        conserved
+            Totals that `rhs` conserves, each a dict from state to weight, such as ``{"A": 1, "AB": 1}``; steady states
+            need to know them, too.
         """
         found = foreign_equations(
-            rhs, states, parameters, initial, observables, time, further_parameters, autonomous=autonomous
-        )
+            rhs, states, parameters, initial, observables, time, further_parameters,
+            autonomous=autonomous, conserved=conserved,
+        )  # fmt: skip
         return cls._of(found, source=None)
 
     @classmethod

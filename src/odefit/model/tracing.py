@@ -11,6 +11,7 @@ import numpy as np
 from casadi import SX
 
 from odefit.errors import ModelError, OdefitError, nearest
+from odefit.model.conserved_totals import checked_totals
 from odefit.model.dependencies import path_to, symbols_in
 from odefit.model.equations import Equations
 from odefit.model.expression import Expression
@@ -70,6 +71,7 @@ def foreign_equations(
     further_parameters: Sequence[str],
     *,
     autonomous: bool,
+    conserved: Sequence[Mapping[str, float]],
 ) -> Equations:
     """Return the equations of `Model.from_callable`, which describes the arguments."""
     from odefit.native.foreign_function import check_form
@@ -79,7 +81,8 @@ def foreign_equations(
     if not state_names:
         raise ModelError("a function needs a state of which it gives the derivative; name it in states")
     check_form(function)
-    foreign = Foreign(function, state_names, _checked_names(parameters, "parameter", time), autonomous)
+    totals = checked_totals(conserved, state_names)
+    foreign = Foreign(function, state_names, _checked_names(parameters, "parameter", time), autonomous, totals)
     every = (*foreign.parameters, *_checked_names(further_parameters, "parameter", time))
     return trace_equations(foreign, state_names, every, initial, observables, time)
 
