@@ -1,4 +1,4 @@
-"""What right-hand sides cost that cannot be traced: the same equations as text, compiled by numba, and in plain Python.
+"""What right-hand sides cost that cannot be traced: as text, compiled by numba, in C (a cfunc), in Python.
 
     python -m benchmarks.foreign
 
@@ -93,6 +93,7 @@ def rows(name: str, integrator: str) -> list[list[str]]:
     kinds = {
         "text": text,
         "numba": as_function(text, numba.njit(function)),
+        "cfunc": as_function(text, numba.cfunc(f"void(float64, {', '.join(['CPointer(float64)'] * 3)})")(function)),
         "Python": as_function(text, function),
     }
     results = {kind: of.fit(problem) for kind, problem in kinds.items()}

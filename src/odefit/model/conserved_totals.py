@@ -1,7 +1,7 @@
 """Totals that a function conserves, as somebody says: ``sum_j w_j y_j`` stays as it begins.
 
-Nothing can be found out about a function of numbers for certain.  What is said is put into its equations: by elimination
-each total gets a state k of its own, and
+Nothing can be found out about a function of numbers for certain.  What is said is put into its equations: by
+elimination each total gets a state k of its own, and
 
     y_k' = -sum_j w_j y_j',
 
