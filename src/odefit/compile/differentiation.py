@@ -11,7 +11,8 @@ where dT_k/dx_ki is again a look-up at the same arguments.  With all directions 
 In the end the calls are put back for the w_k.  What comes out can be differentiated again.
 
 The outputs of a block of algebraic unknowns are several such variables with the same arguments; how they move is told
-in `odefit.compile.implicit_rules`.
+in `odefit.compile.implicit_rules`.  So are those of a right-hand side that cannot be traced: see
+`odefit.compile.foreign_rules`.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from typing import Any
 
 import casadi as ca
 
+from odefit.compile.foreign_rules import ForeignValue
 from odefit.compile.implicit_rules import Solution, solution_key
 from odefit.compile.table_inputs import DERIVATIVES, PlacedBlock
 from odefit.errors import CompileError
+from odefit.model.foreign import Foreign
 from odefit.model.table_calls import call_table, with_calls_replaced
 from odefit.native.table_slots import SLOT
 
@@ -60,7 +63,7 @@ class _Opened:
 
     inputs: Any
     out: Any = None
-    calls: list[_LookUp | Solution] = field(default_factory=list)
+    calls: list[_LookUp | Solution | ForeignValue] = field(default_factory=list)
 
     @classmethod
     def of(cls, out: Any, inputs: Any, blocks: Sequence[PlacedBlock]) -> _Opened:
@@ -68,14 +71,17 @@ class _Opened:
         places = {inputs[i].element_hash(): i for i in range(inputs.numel())}
         block_at = {one.slot: one.block for one in blocks}
         looked_up: dict[tuple[int, ...], _LookUp] = {}
-        solved: dict[tuple[int, ...], Solution] = {}
+        solved: dict[tuple[int, ...], Solution | ForeignValue] = {}
 
         def variable(table: Any, arguments: tuple[Any, ...]) -> Any:
             place = places[table.element_hash()]
             if place in block_at:
                 key = solution_key(table, arguments)
                 if key not in solved:
-                    solved[key] = Solution(block_at[place], table, arguments[:-1])
+                    block = block_at[place]
+                    given = arguments[:-1]
+                    foreign = isinstance(block, Foreign)
+                    solved[key] = ForeignValue(block, table, given) if foreign else Solution(block, table, given)
                     opened.calls.append(solved[key])
                 return solved[key].output(int(arguments[-1]))
             key = (table.element_hash(), *(argument.element_hash() for argument in arguments))
@@ -101,7 +107,8 @@ def directional(out: Any, z: Any, v: Any, inputs: Any, blocks: Sequence[PlacedBl
         return ca.jtimes(out, z, v)  # forward
     variables, seeds = z, v
     for call in opened.calls:
-        moved = call.moved(ca.jtimes(call.arguments, variables, seeds))
+        move = call.moved_along if isinstance(call, ForeignValue) else call.moved
+        moved = move(ca.jtimes(call.arguments, variables, seeds))
         variables, seeds = ca.vertcat(variables, call.variables), ca.vertcat(seeds, moved)
     return opened.closed(ca.jtimes(opened.out, variables, seeds))
 

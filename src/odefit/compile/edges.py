@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.compile.functions import NativeFunction, SymbolicFunction
+from odefit.model.implicit import Block
 from odefit.model.table_calls import CALL
 
 _EDGED = frozenset([ca.OP_LOG, ca.OP_SQRT, ca.OP_POW, ca.OP_CONSTPOW])  # whole powers are no powers on the tape
@@ -52,7 +53,7 @@ def _has_edge(function: Any) -> bool:
 def _inside(observe: SymbolicFunction) -> set[int]:
     """Return the states that the operands of an operation with an edge depend on."""
     function = observe.value
-    edged = {one.slot for one in observe.blocks if _has_edge(one.block.residual)}
+    edged = {one.slot for one in observe.blocks if isinstance(one.block, Block) and _has_edge(one.block.residual)}
     depends: dict[int, frozenset[int]] = {}
     calls: dict[int, bool] = {}  # registers that stand for what is called: whether it has an edge
     inside: set[int] = set()

@@ -19,7 +19,7 @@ from odefit.compile.conserved import Laws, conserved_totals
 from odefit.compile.events import Occurrences
 from odefit.compile.functions import NativeFunction
 from odefit.compile.native_problem import CompiledModel
-from odefit.errors import UnsupportedError
+from odefit.errors import ProblemError, UnsupportedError
 from odefit.model import Model
 from odefit.model.events import name_of_held, rate_name
 from odefit.model.names import state_of_initial
@@ -27,6 +27,8 @@ from odefit.problem import Experiment, Problem
 from odefit.problem.noise import sigma_expressions
 from odefit.problem.periods import changes_of_periods
 from odefit.problem.resolution import names_in
+
+_SEED = 7
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
@@ -69,6 +71,19 @@ def start_from_rest(
         np.array([k for k, _ in entries], dtype=np.int64),
         np.array([shown.index(state) for _, state in entries if state is not None], dtype=np.int64),
     )
+
+
+def check_conserved(problem: Problem) -> None:
+    """Refuse totals that a right-hand side does not conserve, at the start values and three random states."""
+    values = {p.name: p.start for p in problem.parameters}
+    for foreign in problem.model.foreign:
+        if not foreign.conserved or not {*foreign.parameters} <= {*values}:
+            continue
+        p, random = np.array([values[name] for name in foreign.parameters], dtype=float), np.random.default_rng(_SEED)
+        for t, *y in random.uniform(0.5, 1.5, (3, 1 + len(foreign.states))).tolist():
+            fault = foreign.fault_of_conserved(math.nan if foreign.autonomous else t, np.array(y), p)
+            if fault is not None:
+                raise ProblemError(f"{fault}; correct 'conserved' or the function")
 
 
 def check_start(problem: Problem, experiment: Experiment, variant: Variant) -> None:
@@ -119,6 +134,9 @@ def _refuse_time(problem: Problem, model: CompiledModel, where: str, advice: str
         names = {symbol.name() for symbol in ca.symvar(rhs.out[k])}
         if names & conditions:  # those of aggregates do not matter
             raise UnsupportedError(f"{where} there are conditions in {t}; {advice}")
+        if rhs.time.name() in names and problem.model.foreign:
+            say = "say autonomous=True in Model.from_callable if it does not"
+            raise UnsupportedError(f"{where} the right-hand side is a function that may depend on {t}; {say}")
         if rhs.time.name() in names:
             raise UnsupportedError(f"{where} the equation of '{state}' depends on {t}; {advice}")
         columns = model.rhs.col[model.rhs.row_ptr[k] : model.rhs.row_ptr[k + 1]]

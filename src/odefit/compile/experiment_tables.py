@@ -1,4 +1,4 @@
-"""The tables and algebraic unknowns of one experiment: data, where steps come to an end, and inputs for tasks."""
+"""Tables, algebraic unknowns and functions of one experiment: data, where steps come to an end, inputs for tasks."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import numpy.typing as npt
 
 from odefit.compile.native_problem import CompiledModel
 from odefit.compile.table_data import axes_of, corners, packed_table, range_of
-from odefit.compile.table_inputs import memory_size, shapes_of
+from odefit.compile.table_inputs import memory_size, placed_blocks, shapes_of
 from odefit.compile.unsolved import words_for_unsolved
+from odefit.model.foreign import Foreign
+from odefit.model.implicit import Block
+from odefit.native.foreign_differences import EVALUATE, evaluate_foreign, refused_at, unwanted_at
 from odefit.native.implicit_solve import SOLVE, solve_implicit
 from odefit.native.kernel_calls import kernel_address
-from odefit.native.table_slots import ADDRESS, REFUSED, SLOT
+from odefit.native.table_slots import ADDRESS, FUNCTION, REFUSED, SLOT
 from odefit.problem import Experiment, Problem
 
 Array = npt.NDArray[np.float64]
@@ -38,8 +41,11 @@ class ExperimentTables:
 
     def __init__(self, problem: Problem, experiment: Experiment, model: CompiledModel, packed: Packed) -> None:
         self._shapes = shapes_of(problem, experiment)
-        self._blocks = problem.model.implicit
-        self._solve = kernel_address(solve_implicit, SOLVE) if self._blocks else 0
+        self._blocks = problem.model.called
+        self._placed = placed_blocks(self._shapes, self._blocks)
+        self._solve = kernel_address(solve_implicit, SOLVE) if problem.model.implicit else 0
+        self._memories = [_memory_of(block, problem, experiment) for block in self._blocks]
+        self._evaluate = kernel_address(evaluate_foreign, EVALUATE) if problem.model.foreign else 0
         self._names: list[str] = []
         self._ranges: list[list[tuple[float, float]]] = []
         self._data: list[Array] = []
@@ -79,10 +85,12 @@ class ExperimentTables:
         slots = np.zeros((self.n_slots, SLOT))
         slots[:, REFUSED : REFUSED + 2] = np.nan
         addresses = [data.ctypes.data for data in self._data]
-        addresses += [self._solve] * len(self._blocks)
+        addresses += [self._evaluate if isinstance(block, Foreign) else self._solve for block in self._blocks]
         slots.view(np.int64)[:, ADDRESS] = addresses
-        memories = (np.zeros(memory_size(block)) for block in self._blocks)
-        return np.concatenate([slots.reshape(-1), *memories])
+        for number, block in enumerate(self._blocks, len(self._data)):
+            if isinstance(block, Foreign):
+                slots.view(np.int64)[number, FUNCTION] = block.native.address
+        return np.concatenate([slots.reshape(-1), *self._memories])
 
     @property
     def n_slots(self) -> int:
@@ -90,17 +98,37 @@ class ExperimentTables:
         return len(self._data) + len(self._blocks)
 
     def refusal(self, u: Array) -> str:
-        """Say which table was asked for a value that it does not have, or which equation for one; "" if none was."""
+        """Say which table, equation or function was asked for a value that it does not have; "" if none was."""
         for slot, (name, ranges) in enumerate(zip(self._names, self._ranges, strict=True)):
             for k, (low, high) in enumerate(ranges):
                 argument = float(u[1 + SLOT * slot + REFUSED + k])
                 if not math.isnan(argument):
                     return _refused(name, argument, low, high)
-        for number, block in enumerate(self._blocks, len(self._data)):
-            why, where = u[1 + SLOT * number + REFUSED : 1 + SLOT * number + REFUSED + 2].tolist()
-            if not math.isnan(why):
-                return words_for_unsolved(block, int(why), int(where))
+        for placed in self._placed:
+            why, where = u[placed.slot + REFUSED : placed.slot + REFUSED + 2].tolist()
+            if math.isnan(why):
+                continue
+            block = placed.block
+            if isinstance(block, Foreign):
+                at = placed.memory + refused_at(len(block.states), len(block.parameters))
+                return block.words_for_failure(int(why), u[at : at + block.n_arguments])
+            return words_for_unsolved(block, int(why), int(where))
         return ""
+
+
+def _memory_of(block: Block | Foreign, problem: Problem, experiment: Experiment) -> Array:
+    """Return the memory of a block or function before it is used.
+
+    By a parameter that is a number in this experiment, whatever is estimated, a function need not be differentiated.
+    """
+    memory = np.zeros(memory_size(block))
+    if isinstance(block, Foreign):
+        moving = {name for name, value in experiment.overrides.items() if isinstance(value, str)}
+        moving |= {*problem.model.changed_by_events}
+        numbers = {p.name for p in problem.parameters if p.fixed and p.expression is None} - moving
+        at = unwanted_at(len(block.states), len(block.parameters)) + 1 + len(block.states)
+        memory[at : at + len(block.parameters)] = [name in numbers for name in block.parameters]
+    return memory
 
 
 def _refused(name: str, argument: float, low: float, high: float) -> str:

@@ -29,10 +29,12 @@ import numpy.typing as npt
 
 from odefit.compile import store
 from odefit.compile.differentiation import directional, jacobian
+from odefit.compile.foreign_code import key_of
 from odefit.compile.implicit_code import SolvedBlocks
 from odefit.compile.machine import LoadedObject, build_object
 from odefit.compile.table_inputs import PlacedBlock
 from odefit.compile.tape import SECOND_DIRECTIONS, assembly, uses_conditions
+from odefit.model.foreign import Foreign
 
 logger = logging.getLogger("odefit.compile")
 
@@ -180,7 +182,8 @@ class FunctionLibrary:
         ]
         for placed in {one.slot: one for f in functions for one in f.blocks}.values():
             self._layout.append(f"block:{placed.slot}:{placed.memory}")
-            self._serialised.append(placed.block.residual.serialize())
+            block = placed.block
+            self._serialised.append(key_of(block) if isinstance(block, Foreign) else block.residual.serialize())
         stored = self._stored("first", self._build_first)
         self._first = LoadedObject(stored.code)
         self._facts = stored.facts

@@ -12,8 +12,11 @@ from typing import Any, NamedTuple
 
 import casadi as ca
 
+from odefit.compile.foreign_code import ForeignCalls, stored
 from odefit.compile.implicit_rounding import rounding_bounds
 from odefit.compile.table_inputs import PlacedBlock, memory_size
+from odefit.errors import CompileError
+from odefit.model.foreign import Foreign
 from odefit.model.implicit import Block
 from odefit.native.implicit_solve import outputs_of
 from odefit.native.table_slots import ADDRESS, REFUSED, SLOT
@@ -99,12 +102,16 @@ class Solutions:
     def __init__(self, solved: SolvedBlocks) -> None:
         self._solved = solved
         self._last: dict[int, tuple[Any, str]] = {}
+        self._foreign = ForeignCalls()
 
     def begin_function(self) -> None:
         """Forget what an earlier function of the assembly has called: its names are not known in the next one."""
         self._last = {}
+        self._foreign = ForeignCalls()
 
-    def printed(self, writer: Any, number: int, output: int, pointer: str, slot: int, operands: tuple[int, ...]) -> str:
+    def printed(
+        self, writer: Any, number: int, output: int, pointer: str, slot: int, operands: tuple[int, ...], wide: bool
+    ) -> str:
         """Print what is needed to have an output of block `number`, and return its name.
 
         Parameters
@@ -115,8 +122,15 @@ class Solutions:
             The array u, and where in it the slot of the block begins.
         operands
             Numbers of the values that are the arguments, guesses first.
+        wide
+            Whether it has lanes.
         """
-        block, key = self._solved.blocks[number].block, writer.identities(operands)
+        placed, key = self._solved.blocks[number], writer.identities(operands)
+        block = placed.block
+        if isinstance(block, Foreign):
+            if not self._solved.remembering:
+                raise CompileError("the right-hand side was asked for where no trajectory is")
+            return self._foreign.printed(writer, placed, block, output, (pointer, slot), operands, wide=wide)
         if number not in self._last or self._last[number][0] != key:
             self._last[number] = (key, self._call(writer, number, pointer, slot, operands))
         _, memory = self._last[number]
@@ -127,17 +141,16 @@ class Solutions:
     def _call(self, writer: Any, number: int, pointer: str, slot: int, operands: tuple[int, ...]) -> str:
         """Print a call of the kernel, and return the name of the memory."""
         placed = self._solved.blocks[number]
-        given = writer.emit(f"alloca double, i64 {len(operands)}, align 8")
-        for i, k in enumerate(operands):
-            at = writer.emit(f"getelementptr double, ptr {given}, i64 {i}")
-            writer.lines.append(f"  store double {writer.number(k)}, ptr {at}, align 8")
+        block = placed.block
+        assert isinstance(block, Block)
+        given = stored(writer, operands)
         slot_at = writer.emit(f"getelementptr double, ptr {pointer}, i64 {slot}")
         if self._solved.remembering:
             how, memory = "odefit_solve", writer.emit(f"getelementptr double, ptr {pointer}, i64 {placed.memory}")
         else:
-            size = memory_size(placed.block)
+            size = memory_size(block)
             how, memory = "odefit_solve_alone", writer.emit(f"alloca double, i64 {size}, align 8")
         code = ", ".join(f"ptr @{name}" for name in names_of_code(number))
-        sizes = f"i64 {len(placed.block.unknowns)}, i64 {placed.block.n_arguments}"
+        sizes = f"i64 {len(block.unknowns)}, i64 {block.n_arguments}"
         writer.lines.append(f"  call void @{how}(ptr {slot_at}, ptr {memory}, {code}, {sizes}, ptr {given})")
         return memory

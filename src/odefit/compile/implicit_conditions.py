@@ -16,12 +16,17 @@ _unary: Any = SX.unary
 
 
 def called_block(call: Any, blocks: Sequence[Block]) -> tuple[Block, list[SX]] | None:
-    """Return the block that a call is one of, and its arguments w; None as long as it has not got all of them."""
+    """Return the block that a call is one of, and its arguments w; None as long as it has not got all of them.
+
+    None, too, for the call of a function of its own.
+    """
     given: list[SX] = []
     while call.op() == CALL:
         given.append(call.dep(1))
         call = call.dep(0)
-    block = next(one for one in blocks if one.symbol.element_hash() == call.element_hash())
+    block = next((one for one in blocks if one.symbol.element_hash() == call.element_hash()), None)
+    if block is None:
+        return None
     first, last = len(block.unknowns), len(block.unknowns) + block.n_arguments  # guesses come first
     complete = len(given) == last + 1  # behind them the number of the output
     return (block, given[::-1][first:last]) if complete else None

@@ -17,6 +17,7 @@ from odefit.compile.equilibria import (
     Behind,
     StartFromRest,
     behind_events,
+    check_conserved,
     check_equilibration,
     check_start,
     laws_of,
@@ -63,6 +64,7 @@ class CompiledStructure:
 
     def __init__(self, problem: Problem, native: NativeProblem) -> None:
         self._native = native
+        check_conserved(problem)
         layout, parameters, runs = problem.structure.slots, problem.parameters, runs_of(problem)
         self._symbolic, self.n_experiments = problem.model, len(problem.experiments)
         self.equilibration = runs.equilibration

@@ -25,6 +25,8 @@ Each B is a table of numbers with a slot of its own, and derivatives by the v_i 
 them (`odefit.native.implicit_solve`), what is remembered, and why there was no solution.  The memory of a block is the
 last solution, where the next one begins.  In an expression ``CALL(slot[0], guess, .., w, .., i)`` is output i of the
 kernel, see `odefit.compile.implicit_rules`.
+
+**A right-hand side that cannot be traced** (`odefit.model.foreign`) has a slot and memory behind these, likewise.
 """
 
 from __future__ import annotations
@@ -38,9 +40,10 @@ import casadi as ca
 from odefit.compile.switches import Corners, affine_in, is_switched
 from odefit.compile.table_data import axes_of, corner_knots
 from odefit.errors import UnsupportedError
+from odefit.model.foreign import Foreign
 from odefit.model.implicit import Block, is_block_symbol
 from odefit.model.table_calls import call_table, calls_in, table_of_symbol, with_calls_replaced
-from odefit.native import implicit_solve
+from odefit.native import foreign_differences, implicit_solve
 from odefit.native.table_slots import MIDDLE, SLOT
 from odefit.problem import Experiment, Problem
 from odefit.problem.equilibration import runs_of
@@ -112,7 +115,7 @@ def _switched_tables(problem: Problem) -> Iterator[str]:
                     yield name
 
 
-def n_inputs(shapes: Sequence[TableShape], blocks: Sequence[Block] = ()) -> int:
+def n_inputs(shapes: Sequence[TableShape], blocks: Sequence[Block | Foreign] = ()) -> int:
     """Return the number of inputs that these tables and blocks of unknowns need."""
     slots = _n_slots(shapes) + len(blocks)
     return 1 + SLOT * slots + sum(memory_size(block) for block in blocks) if slots else 0
@@ -122,16 +125,18 @@ def _n_slots(shapes: Sequence[TableShape]) -> int:
     return sum(1 + len(shape.names) for shape in shapes)
 
 
-def memory_size(block: Block) -> int:
-    """Return how many numbers the memory of a block has."""
+def memory_size(block: Block | Foreign) -> int:
+    """Return how many numbers the memory of a block, or of a function of its own, has."""
+    if isinstance(block, Foreign):
+        return foreign_differences.memory_size(len(block.states), len(block.parameters))
     return implicit_solve.memory_size(len(block.unknowns), block.n_arguments)
 
 
 @dataclass(frozen=True, eq=False)
 class PlacedBlock:
-    """A block of unknowns, and where its slot and its memory stand in u."""
+    """A block of unknowns, or a function of its own, and where its slot and its memory stand in u."""
 
-    block: Block
+    block: Block | Foreign
     slot: int
     memory: int
 
@@ -140,7 +145,7 @@ class PlacedBlock:
         return PlacedBlock(self.block, self.slot + by, self.memory + by)
 
 
-def placed_blocks(shapes: Sequence[TableShape], blocks: Sequence[Block]) -> tuple[PlacedBlock, ...]:
+def placed_blocks(shapes: Sequence[TableShape], blocks: Sequence[Block | Foreign]) -> tuple[PlacedBlock, ...]:
     """Return where the blocks stand behind these tables."""
     first = _n_slots(shapes)
     memory = 1 + SLOT * (first + len(blocks))
@@ -168,7 +173,7 @@ class PlacedTables:
     inputs
         The symbols u.
     blocks
-        Those of the algebraic unknowns.
+        Those of the algebraic unknowns, and of a right-hand side that cannot be traced.
     time_calls
         Calls of tables with an argument that depends on time alone, of expressions placed `within_piece`.
     moving_calls
@@ -180,7 +185,7 @@ class PlacedTables:
         self._shapes = {shape.name: shape for shape in shapes}
         self._first = first_slots(shapes)
         self._time = problem.model.symbols[problem.model.time]
-        blocks = problem.model.implicit
+        blocks = problem.model.called
         self.blocks = placed_blocks(shapes, blocks)
         self._place_of_block = {one.block.symbol.element_hash(): one.slot for one in self.blocks}
         size = n_inputs(shapes, blocks)

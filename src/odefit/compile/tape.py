@@ -36,9 +36,11 @@ from typing import Any
 
 import casadi as ca
 
+from odefit.compile.foreign_code import FOREIGN_CODE
 from odefit.compile.implicit_code import CODE_ARRAYS, SOLVE_CODE, Solutions, SolvedBlocks, functions_of
 from odefit.compile.look_up import LOOK_UP, RESULT, look_up_code
 from odefit.errors import CompileError
+from odefit.model.implicit import Block
 from odefit.model.table_calls import CALL, has_calls
 from odefit.native.table_slots import SLOT
 
@@ -138,7 +140,12 @@ class _TableCall:
             if element in block_at:
                 output, given = int(values[self.arguments[-1]].constant), self.arguments[:-1]
                 block = block_at[element]
-                values.append(_Value(CALL, given, place=(array, element), derivative=output, block=block, chunk=chunk))
+                wide = any(values[k].wide for k in given)  # directions of a function of its own
+                values.append(
+                    _Value(
+                        CALL, given, place=(array, element), derivative=output, block=block, chunk=chunk, wide=wide
+                    )  # fmt: skip
+                )
                 return self.number
             slot, derivative = divmod(element - 1, SLOT)
             place = (array, 1 + SLOT * slot)
@@ -312,7 +319,7 @@ class _Writer:
         """Print the solution for a block of algebraic unknowns."""
         array, slot = value.place
         pointer = f"%{self.array_names[array - 1]}"
-        return self.solutions.printed(self, value.block, value.derivative, pointer, slot, value.operands)
+        return self.solutions.printed(self, value.block, value.derivative, pointer, slot, value.operands, value.wide)
 
     def select(self, condition: int, value: int) -> str:
         kind = self.kind(value)
@@ -460,7 +467,8 @@ def assembly(
     bodies = []
     every = solved or [SolvedBlocks()] * len(functions)
     blocks = max((one.blocks for one in every), key=len, default=())
-    of_blocks = [one for number, placed in enumerate(blocks) for one in functions_of(placed.block, number)]
+    numbered = ((number, placed.block) for number, placed in enumerate(blocks))
+    of_blocks = [one for number, block in numbered if isinstance(block, Block) for one in functions_of(block, number)]
     compiled = [(one, CODE_ARRAYS, SolvedBlocks()) for one in of_blocks]
     for function, names, own in [*compiled, *zip(functions, array_names, every, strict=True)]:
         lanes = [i + 1 for i, name in enumerate(names) if name in wide]  # input 0 is the time
@@ -473,5 +481,5 @@ def assembly(
         name, arity = entry.rsplit("/", 1)
         attributes = "" if name.startswith("llvm.") else " nounwind willreturn memory(none)"
         declarations.append(f"declare double @{name}({', '.join(['double'] * int(arity))}){attributes}")
-    tables = [look_up_code(), SOLVE_CODE] if any(has_calls(function) for function in functions) else []
+    tables = [look_up_code(), SOLVE_CODE, FOREIGN_CODE] if any(has_calls(function) for function in functions) else []
     return "\n".join([*declarations, *tables, *bodies]) + "\n"

@@ -10,6 +10,7 @@ from casadi import SX
 
 from odefit.model.aggregates import Gathered
 from odefit.model.events import StateEvent, TimeEvent
+from odefit.model.foreign import Foreign
 from odefit.model.implicit import Block
 
 
@@ -50,6 +51,8 @@ class Equations:
     mass, written
         Coefficients of derivatives, by row and state, and the equations of these rows, for messages; see
         `odefit.model.mass_rows`.  Empty for explicit differential equations.
+    foreign
+        The function that the right-hand side is, if it cannot be traced; see `odefit.model.foreign`.
     """
 
     time: str
@@ -68,6 +71,12 @@ class Equations:
     implicit: tuple[Block, ...] = ()
     mass: Mapping[str, Mapping[str, SX]] = field(default_factory=dict)
     written: Mapping[str, str] = field(default_factory=dict)
+    foreign: tuple[Foreign, ...] = ()
+
+    @property
+    def called(self) -> tuple[Block | Foreign, ...]:
+        """What calls with several outputs stand for: blocks, and behind them the function."""
+        return (*self.implicit, *self.foreign)
 
     def __post_init__(self) -> None:
         rows = {row: MappingProxyType(dict(coefficients)) for row, coefficients in self.mass.items()}

@@ -52,8 +52,13 @@ def checked_place(unknowns: object) -> str:
     return str(unknowns)
 
 
+def block_symbol(outputs: Sequence[str]) -> SX:
+    """Return a symbol that stands for what has several outputs: a block of unknowns, or a function of its own."""
+    return SX.sym(", ".join(outputs) + _MARK)
+
+
 def is_block_symbol(name: str) -> bool:
-    """Tell whether a symbol of this name stands for a block of algebraic unknowns."""
+    """Tell whether a symbol of this name stands for a block of algebraic unknowns, or for a function of its own."""
     return name.endswith(_MARK)
 
 
@@ -136,9 +141,7 @@ def implicit_definitions(
             raise BlockTooLarge(_too_large(members), unknown=members[0])
         used = {s.name() for row in rows for s in _symbols_inside(equations[row][0], inner, symbols)}
         residual, arguments = _hoisted([residuals[row] for row in rows], [symbols[name] for name in members])
-        block = Block(
-            members, SX.sym(", ".join(members) + _MARK), residual, texts, tuple(name for name in inner if name in used)
-        )
+        block = Block(members, block_symbol(members), residual, texts, tuple(name for name in inner if name in used))
         blocks.append(block)
         with_arguments = call_table(block.symbol, [*(guesses[name] for name in members), *arguments])
         for number, name in enumerate(members):

@@ -24,7 +24,15 @@ from odefit.model.lowering import Namespace, expression_from_text
 from odefit.model.names import initial_name
 from odefit.model.packing import packed_expressions, unpacked_expressions
 from odefit.model.reading import read_equations
-from odefit.model.tracing import Initial, Traced, TracedMass, TracedResidual, trace_equations
+from odefit.model.tracing import (
+    Initial,
+    Observables,
+    Traced,
+    TracedMass,
+    TracedResidual,
+    foreign_equations,
+    trace_equations,
+)
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
@@ -138,6 +146,55 @@ class Model(Equations):
             unknowns=checked_place(unknowns),
         )  # fmt: skip
         return cls._of(traced, None, unknowns)
+
+    @classmethod
+    def from_callable(
+        cls,
+        rhs: Any,
+        states: Sequence[str],
+        parameters: Sequence[str],
+        initial: Initial,
+        *,
+        observables: Observables | None = None,
+        time: str = "t",
+        further_parameters: Sequence[str] = (),
+        autonomous: bool = False,
+        conserved: Sequence[Mapping[str, float]] = (),
+    ) -> Model:
+        """Take a function of numbers as it is: one that cannot be traced, or is compiled already.
+
+        Its derivatives are differences (see `odefit.native.foreign_differences`), of first order only.  Where equations
+        can be written as text or traced (`from_function`), that is faster and more exact.
+
+        Parameters
+        ----------
+        rhs
+            ``rhs(t, y, p, out)``, which writes the derivatives to `out`: compiled by numba (`njit`), or in C with
+            ``void rhs(double t, double *y, double *p, double *out)``, given as a ctypes function, a numba `cfunc` or an
+            address.  A function in plain Python may also be ``rhs(t, y, p)`` and return the derivatives.  `y` and `p`
+            are arrays, in the order of `states` and `parameters`.  It must give the same result for the same arguments,
+            and may be called in several threads.
+        states, parameters
+            Their names.
+        initial
+            As in `from_function`.
+        observables
+            Name to text, such as ``"s*(A + B)"``; or as in `from_function`.  They become definitions.
+        time
+            Name of the independent variable.
+        further_parameters
+            Names of parameters that observables and initial values use, and that `rhs` is not given.
+        autonomous
+            That `rhs` does not use the time, which steady states need to know.  It is given NaN for it.
+        conserved
+            Totals that `rhs` conserves, each a dict from state to weight, such as ``{"A": 1, "AB": 1}``; steady states
+            need to know them, too.
+        """
+        found = foreign_equations(
+            rhs, states, parameters, initial, observables, time, further_parameters,
+            autonomous=autonomous, conserved=conserved,
+        )  # fmt: skip
+        return cls._of(found, None, AUTO)
 
     @classmethod
     def _of(cls, equations: Equations, source: str | None, unknowns: str) -> Model:

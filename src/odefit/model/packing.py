@@ -14,6 +14,7 @@ import casadi as ca
 
 from odefit.model.aggregates import Gathered
 from odefit.model.events import StateEvent, TimeEvent
+from odefit.model.foreign import Foreign
 from odefit.model.implicit import Block
 
 _MAPPINGS = ("rhs", "initial", "definitions")
@@ -22,7 +23,7 @@ _MAPPINGS = ("rhs", "initial", "definitions")
 def packed_expressions(state: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a model with names in place of symbols, and all expressions as one text."""
     names, tables = tuple(state["symbols"]), tuple(state["tables"])
-    blocks = [one.symbol for one in state["implicit"]]
+    blocks = [one.symbol for one in (*state["implicit"], *state["foreign"])]
     symbols = [*state["symbols"].values(), *state["tables"].values(), *blocks]
     expressions = [value for name in _MAPPINGS for value in state[name].values()]
     expressions += [value for row in state["mass"].values() for value in row.values()]
@@ -45,6 +46,7 @@ def packed_expressions(state: Mapping[str, Any]) -> dict[str, Any]:
         "implicit": tuple(
             (one.unknowns, one.residual.serialize(), one.equations, one.inner) for one in state["implicit"]
         ),
+        "foreign": tuple(one.packed() for one in state["foreign"]),
         "tables": tables,
         "symbols": (names, function.serialize()),
     }
@@ -72,7 +74,9 @@ def unpacked_expressions(packed: Mapping[str, Any]) -> dict[str, Any]:
         for name, kind, interval in packed["gathered"]
     }
     tables = dict(zip(packed["tables"], symbols[len(names) :], strict=False))
-    blocks = zip(symbols[len(names) + len(tables) :], packed["implicit"], strict=True)
+    behind = symbols[len(names) + len(tables) :]
+    blocks = zip(behind, packed["implicit"], strict=False)
+    functions = zip(packed["foreign"], behind[len(packed["implicit"]) :], strict=True)
     return {
         **packed,
         **mappings,
@@ -84,6 +88,7 @@ def unpacked_expressions(packed: Mapping[str, Any]) -> dict[str, Any]:
             Block(unknowns, symbol, ca.Function.deserialize(residual), equations, inner)
             for symbol, (unknowns, residual, equations, inner) in blocks
         ),
+        "foreign": tuple(Foreign.unpacked(*one) for one in functions),
         "symbols": symbols_by_name,
         "tables": tables,
     }

@@ -12,9 +12,11 @@ import numpy as np
 from casadi import SX
 
 from odefit.errors import ModelError, OdefitError, nearest
+from odefit.model.conserved_totals import checked_totals
 from odefit.model.dependencies import path_to, symbols_in
 from odefit.model.equations import Equations
 from odefit.model.expression import Expression
+from odefit.model.foreign import Foreign
 from odefit.model.implicit import AUTO, STATES, BlockTooLarge, StructureFault, implicit_definitions
 from odefit.model.lowering import Namespace, expression_from_text
 from odefit.model.mass_rows import structured_rows
@@ -27,6 +29,7 @@ from odefit.model.traced_rows import rows_of_equations, rows_of_mass, rows_of_re
 Traced = Callable[[Any, Any, Any], Mapping[str, Any]]
 TracedMass = Callable[[Any, Any, Any], Mapping[str, Mapping[str, Any]]]
 TracedResidual = Callable[[Any, Any, Any, Any], Mapping[str, Any]]
+Observables = Traced | Mapping[str, Any]
 Initial = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
 
 
@@ -65,12 +68,38 @@ class Values:
         raise ModelError(f"a {self.__role} is reached by its name (y.name or y['name']), not by its place")
 
 
-def trace_equations(
-    rhs: Traced | None,
+def foreign_equations(
+    function: Any,
     states: Sequence[str],
     parameters: Sequence[str],
     initial: Initial,
-    observables: Traced | None = None,
+    observables: Observables | None,
+    time: str,
+    further_parameters: Sequence[str],
+    *,
+    autonomous: bool,
+    conserved: Sequence[Mapping[str, float]],
+) -> Equations:
+    """Return the equations of `Model.from_callable`, which describes the arguments."""
+    from odefit.native.foreign_function import check_form
+
+    time = checked_time(time)
+    state_names = _checked_names(states, "state", time)
+    if not state_names:
+        raise ModelError("a function needs a state of which it gives the derivative; name it in states")
+    check_form(function)
+    totals = checked_totals(conserved, state_names)
+    foreign = Foreign(function, state_names, _checked_names(parameters, "parameter", time), autonomous, totals)
+    every = (*foreign.parameters, *_checked_names(further_parameters, "parameter", time))
+    return trace_equations(foreign, state_names, every, initial, observables, time)
+
+
+def trace_equations(
+    rhs: Traced | Foreign | None,
+    states: Sequence[str],
+    parameters: Sequence[str],
+    initial: Initial,
+    observables: Observables | None = None,
     time: str = "t",
     algebraic: Mapping[str, Any] | None = None,
     equations: Traced | None = None,
@@ -94,14 +123,21 @@ def trace_equations(
     p = Values("parameter", {name: symbols[name] for name in parameter_names})
 
     right_sides: dict[str, SX] = {}
-    if residual is not None:
+    if isinstance(rhs, Foreign):
+        right_sides = rhs.derivatives(symbols[time], symbols)
+    elif residual is not None:
         right_sides = _traced("residual", _call(residual, "residual", t, y, Values("derivative of a state", slopes), p))
     elif rhs is not None:
         returned = _call(rhs, "rhs", t, y, p)
         right_sides = _traced("rhs of", _by_state(returned, state_names, "rhs") if mass is None else returned)
     coefficients = {} if mass is None else _traced_mass(_call(mass, "mass", t, y, p))
-    observed = {} if observables is None else _call(observables, "observables", t, y, p)
-    definitions = {checked_name(name, "observable", time): one for name, one in _traced("observable", observed).items()}
+    observed = _call(observables, "observables", t, y, p) if callable(observables) else observables or {}
+    as_text = {name: SX.sym(name) for name in (*observed, *map(initial_name, state_names)) if not callable(observables)}
+    written = Namespace(time, state_names, {**symbols, **as_text}) if as_text else None
+    definitions = {
+        checked_name(name, "observable", time): _value_in_text(value, f"observable {name!r}", written)
+        for name, value in observed.items()
+    }
     residuals = {} if equations is None else _traced("equation", _call(equations, "equations", t, y, p))
     named = (*state_names, *parameter_names, *unknown_names, *definitions)
     _refuse_repeated(named)
@@ -109,20 +145,27 @@ def trace_equations(
     _refuse_repeated((*named, *tables))
     every = {**{f"equation {name}": one for name, one in residuals.items()}, **right_sides, **definitions}
     every |= {f"mass of {row}, {name}": one for row, entries in coefficients.items() for name, one in entries.items()}
-    own_tables = {f"{name}()": one for name, one in tables.items()}
-    _refuse_foreign(every, {**symbols, **own_tables, **{f"{name}'": one for name, one in slopes.items()}})
+    own = {**as_text, **({"rhs~": rhs.symbol} if isinstance(rhs, Foreign) else {})}
+    own |= {f"{name}()": one for name, one in tables.items()} | {f"{name}'": one for name, one in slopes.items()}
+    _refuse_foreign(every, {**symbols, **own})
 
-    symbols |= {name: SX.sym(name) for name in (*definitions, *map(initial_name, state_names))}
+    symbols |= {
+        name: as_text[name] if name in as_text else SX.sym(name)
+        for name in (*definitions, *map(initial_name, state_names))
+    }
     initial_values = _by_state(_call(initial, "initial", p) if callable(initial) else initial, state_names, "initial")
     namespace = Namespace(time, state_names, symbols, tables)
-    starts = {name: _value_at_start(value, "initial value", name, namespace) for name, value in initial_values.items()}
+    starts = {
+        name: _value_in_text(value, f"initial value of {name!r}", namespace) for name, value in initial_values.items()
+    }
     guesses = {
-        name: _value_at_start(value, "guess", name, namespace)
+        name: _value_in_text(value, f"guess of {name!r}", namespace)
         for name, value in zip(unknown_names, (algebraic or {}).values(), strict=True)
     }
     _refuse_foreign({**starts, **guesses}, symbols)
     _refuse_varying("guess", guesses, dict.fromkeys(unknown_names, symbols[time]) | definitions, namespace)
-    traced = _Traced(right_sides, residuals, definitions, starts, guesses, namespace)
+    foreign = (rhs,) if isinstance(rhs, Foreign) else ()
+    traced = _Traced(right_sides, residuals, definitions, starts, guesses, namespace, foreign)
     if mass is None and residual is None and unknowns != STATES:
         try:
             return traced.with_blocks(parameter_names, however_many=unknowns == AUTO)
@@ -144,6 +187,7 @@ class _Traced:
     starts: dict[str, SX]
     guesses: dict[str, SX]
     names: Namespace
+    foreign: tuple[Foreign, ...] = ()
 
     def with_blocks(self, parameters: tuple[str, ...], *, however_many: bool) -> Equations:
         """Return explicit differential equations, in which algebraic unknowns are solved for."""
@@ -159,7 +203,7 @@ class _Traced:
         _refuse_varying("initial value", self.starts, definitions, self.names)
         return Equations(
             self.names.time, tuple(self.names.states), parameters, self.sides, self.starts, definitions,
-            self.names.symbols, self.names.tables, algebraic=tuple(self.guesses), implicit=blocks,
+            self.names.symbols, self.names.tables, algebraic=tuple(self.guesses), implicit=blocks, foreign=self.foreign,
         )  # fmt: skip
 
     def with_rows(self, parameters: tuple[str, ...], rows: list[Row]) -> Equations:
@@ -273,10 +317,10 @@ def _traced_value(value: object, what: str) -> SX:
     raise ModelError(f"{what} has to be an expression or a number, got {_described(value)}")
 
 
-def _value_at_start(value: object, what: str, name: str, namespace: Namespace) -> SX:
-    if isinstance(value, str):
+def _value_in_text(value: object, what: str, namespace: Namespace | None) -> SX:
+    if isinstance(value, str) and namespace is not None:
         return expression_from_text(value, namespace)
-    return _traced_value(value, f"{what} of {name!r}")
+    return _traced_value(value, what)
 
 
 def _refuse_foreign(expressions: Mapping[str, SX], symbols: Mapping[str, SX]) -> None:

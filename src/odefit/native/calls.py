@@ -154,6 +154,12 @@ def _call_solve_blocks(typingctx: Any, address: Any, a: Any, x: Any, at: Any, bl
     return _make_plain_call("call_solve_blocks", types.int64, (a, x, types.int64, types.int64), shifted=(1,))
 
 
+def _call_foreign(typingctx: Any, address: Any, t: Any, y: Any, y_at: Any, p: Any, p_at: Any, out: Any, at: Any) -> Any:
+    """``fn(t, y + y_at, p + p_at, out + at)``: a right-hand side that somebody else has compiled."""
+    kinds = (types.float64, y, types.int64, p, types.int64, out, types.int64)
+    return _make_plain_call("call_foreign", types.void, kinds, shifted=(1, 3, 5))
+
+
 # numba supplies the typing context, which type checkers do not know
 call_model: Any = intrinsic(_call_model)
 call_observe: Any = intrinsic(_call_observe)
@@ -162,4 +168,5 @@ call_directions: Any = intrinsic(_call_directions)
 call_observe_second: Any = intrinsic(_call_observe_second)
 call_factorise: Any = intrinsic(_call_factorise)
 call_solve: Any = intrinsic(_call_solve)
+call_foreign: Any = intrinsic(_call_foreign)
 call_solve_blocks: Any = intrinsic(_call_solve_blocks)

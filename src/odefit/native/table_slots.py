@@ -15,3 +15,6 @@ the equation to blame.
 
 PHASE = 5
 """In the slot of a block of algebraic unknowns: who asks, see `odefit.native.implicit_solve`."""
+
+FUNCTION = 2
+"""In the slot of a function that cannot be traced: its address; the others are those of a block of unknowns."""

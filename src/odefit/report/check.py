@@ -43,6 +43,11 @@ def check(problem: Problem) -> CheckReport:
     lines += _rows(problem)
     lines += _paragraph("Definitions", [name for name in model.definitions if name not in model.algebraic] or ["none"])
     lines += _unknowns(problem)
+    for one in model.foreign:
+        names = ", ".join([*([] if one.autonomous else [model.time]), *one.states, *one.parameters])
+        lines += _paragraph(
+            "Right-hand side", [f"the function '{one.name}' of {names}; its derivatives are differences"]
+        )
     lines += _parameters(problem)
     lines += _tables(problem)
     lines += _experiments(problem)

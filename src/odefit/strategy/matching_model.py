@@ -153,6 +153,11 @@ def matching_models(problem: Problem) -> tuple[MatchingModel, ...]:
     model = problem.model
     if model.mass:
         raise UnsupportedError('start values from the data (start = "auto") for equations in several derivatives')
+    if model.foreign:
+        raise UnsupportedError(
+            'start values from the data (start = "auto") for a right-hand side that cannot be traced '
+            "(Model.from_callable)"
+        )
     if (
         model.events
         or model.state_events
