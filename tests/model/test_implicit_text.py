@@ -143,12 +143,13 @@ def test_faults_in_python_are_named(changed, message):
         traced(**changed)
 
 
-def test_too_many_unknowns_that_need_each_other_are_refused():
+def test_too_many_unknowns_that_need_each_other_are_refused_inside_and_states_otherwise():
     k = LARGEST_BLOCK + 1
     lines = [f"algebraic x{i} ~ 0\n0 = x{i} + sin(x{(i + 1) % k})" for i in range(k)]
     with pytest.raises(
         LanguageError, match=r"51 algebraic unknowns need each other \(x0, x1, x2, ...\), and at most 50"
     ):
-        Model.from_text("\n".join(lines))
+        Model.from_text("\n".join(lines), unknowns="inside")
+    assert len(Model.from_text("\n".join(lines)).algebraic_states) == k
     lines[-1] = f"algebraic x{k - 1} ~ 0\n0 = x{k - 1} + p"
     assert [len(one.unknowns) for one in Model.from_text("\n".join(lines)).implicit] == [1] * k

@@ -126,10 +126,6 @@ def solve_run(
         run = run._replace(times=np.ascontiguousarray(run.times))
     if model.switches is not None and model.switches.moving and run.p.size == model.n_parameters - 2:
         run = _with_piece(run)
-    if model.in_equations and model.switches is not None and run.times.size and not run.ends.size:
-        run = run._replace(
-            ends=run.times[-1:] + 8.0 * np.spacing(run.times[-1:])
-        )  # what holds there is known in a piece
     n, m, rhs, switches = run.y0.size, run.times.size, model.rhs, model.switches
     kept = (
         np.empty((m, n)),
