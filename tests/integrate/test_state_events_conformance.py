@@ -38,7 +38,7 @@ CASES = [
         "x' = -1e4*(x - cos(t))\nz' = x - k*z^2 + s\nx(0) = 0\nz(0) = 1\ns = 0\n"
         "when x < a: s = 2*k\nwhen z > b: z *= 1 - D",
         {"k": 0.5, "a": 0.6, "b": 1.12, "D": 0.2}, (0.15, 0.6, 1.1, 1.4),
-        methods=("ddm", "bdf3"), reference="ddm",
+        methods=("ddm", "bdf3", "limex"), reference="ddm",
     ),
     Case("two rates", "x' = if(x > a, -k1, -k2)*x\nx(0) = 1", {"a": 0.5, "k1": 0.4, "k2": 1.3}, (0.7, 1.9, 3.5)),
     Case(

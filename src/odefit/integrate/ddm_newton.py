@@ -42,7 +42,7 @@ def _corrections(delta, relax, y, new, old, atol):
 
 
 @kernel(inline=True)
-def _leave_out_nonfinite(jac):
+def leave_out_nonfinite(jac):
     """Set derivatives that do not exist to zero: they only help to find the state, which may exist without them."""
     for g in range(jac.size):
         if not math.isfinite(jac[g]):
@@ -90,7 +90,7 @@ def _newton(task, e, room, t, fresh, patience):
         if divided:
             call_model(task.jacobian, t, y, new * n, task.p, task.u, jac, 0)
             if not all_finite(jac):
-                _leave_out_nonfinite(jac)
+                leave_out_nonfinite(jac)
             outcome = factorise_matrix(e, jac, c0, n, room.a, room.pivots, room.work, e.limit)
             shift = c0
             matrices += 1

@@ -98,6 +98,10 @@ class Selection:
             self._trouble = np.empty(self._model.rhs.col.size + 1)
         return self.algebra.told(self._trouble)
 
+    def second(self, order: int) -> int:
+        """Return the address of the model's second derivatives, if they are needed for sensitivities of this order."""
+        return self._model.rhs.second if order == 2 or (order == 1 and self.method.needs_second) else 0
+
     def answer(self, status: int) -> bool:
         """Tell whether a task that ended with `status` is to be tried again, and change what must be changed."""
         if status == Status.REORDER and self.algebra is not None and self._trouble is not None:
