@@ -26,7 +26,7 @@ from odefit.errors import OdefitError, ProblemError
 from odefit.integrate import METHODS, Bdf3, Dop853, Dopri5, Rk32, Run, Status, StepGrid, integrator, piece_ends
 
 ORDERS = {"dopri5": (5, 4), "dop853": (8, 7), "rk32": (3, 3), "bdf3": (3, 3)}
-"""Order of the solution at the grid points, and of the dense output between them; ddm and limex have tests of their own."""
+"""Order of the solution at the grid points, and of the dense output; ddm and limex have their own tests."""
 
 STEPS = {"dopri5": 33, "dop853": 12, "rk32": 33, "bdf3": 66}
 """Of the coarser one of two uniform grids; whole arcs of three steps."""

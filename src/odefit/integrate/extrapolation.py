@@ -22,7 +22,9 @@ O(H^{k+1}) in the whole step, as T_kk is.  It is linear in the increments:
     P(theta) = y0 + sum_j sum_i b_ji(theta) d_i^j,       b_ji a polynomial of degree k.
 
 With the harmonic sequence no increment gets more weight between the ends than at the end, and where all rows begin with
-the same jump (a component far stiffer than the step is long) P has it 1.0 to 1.31 times: no order amplifies it.
+the same jump (a component far stiffer than the step is long) P has it 1.0 to 1.3 times: no order amplifies it.  But
+rounding errors of the x_j grow with the weights, whose absolute values sum to 92, 302, 1007 and 3392 for k = 5, .., 8,
+and to 11506 for k = 9: no higher order than 8 is used.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ import numpy.typing as npt
 
 from odefit.native.kernel import kernel
 
-MOST_ROWS = 9
+MOST_ROWS = 8
 """Rows of the largest scheme, and its order."""
 
 

@@ -36,7 +36,19 @@ from odefit.integrate.contract import Status, StepGrid
 from odefit.integrate.extrapolation import MOST_ROWS, dense_weights, increments_before
 from odefit.integrate.limex_control import allowed_size, first_target, is_hopeless, next_step, retry_step, set_costs
 from odefit.integrate.limex_forms import EXPLICIT, Form
-from odefit.integrate.limex_room import ASKED, BEGINNING, HAS_MATRIX, REJECTED, ROWS, TARGET, TRIED, make_room, seed
+from odefit.integrate.limex_room import (
+    ASKED,
+    BEGINNING,
+    HAS_MATRIX,
+    OF_PIECE,
+    OF_STEP,
+    REJECTED,
+    ROWS,
+    TARGET,
+    TRIED,
+    make_room,
+    seed,
+)
 from odefit.integrate.limex_rows import DONE, TOO_LARGE, directions_of_rows, extrapolate, row_of_states
 from odefit.integrate.limex_rows import NOT_FINITE as ROW_NOT_FINITE
 from odefit.integrate.single_method import SingleMethod
@@ -50,24 +62,31 @@ _OK, _NONFINITE_START, _NONFINITE_DERIVATIVE, _REORDER = (
 )
 
 
-@kernel(inline=True)
-def _begin(task, e, room, t, t_end, h, replay):
-    n, state = task.n, room.state
-    call_model(task.value, t, room.y, 0, task.p, task.u, room.f, 0)
-    task.counts[RHS] += 1
-    cause = max(first_nonfinite(room.f, 0, n), first_nonfinite(room.y, 0, n))
-    if cause >= 0:
-        return _NONFINITE_START, cause, 0.0
-    state[HAS_MATRIX] = state[REJECTED] = 0
-    room.memory[ASKED] = np.inf
-    if replay:
-        return _OK, -1, 0.0
-    if state[TARGET] == 0:
-        set_costs(e, room.costs)
-        state[TARGET] = first_target(task.rtol)
-    task.counts[RHS] += 1
-    guess = initial_step(task, t, t_end, room.y, room.f, 1.0 / state[TARGET], room.work_rows)
-    return _OK, -1, continued_step(guess, h)
+def _beginner(form: Form) -> Any:
+    """Return `Method.begin`."""
+    linearise = form.linearise
+
+    @kernel(inline=True)
+    def begin(task, e, room, t, t_end, h, replay):
+        n, state = task.n, room.state
+        call_model(task.value, t, room.y, 0, task.p, task.u, room.f, 0)
+        task.counts[RHS] += 1
+        cause = max(first_nonfinite(room.f, 0, n), first_nonfinite(room.y, 0, n))
+        if cause >= 0:
+            return _NONFINITE_START, cause, 0.0
+        linearise(task, e, room, t)
+        state[HAS_MATRIX], state[REJECTED] = OF_PIECE, 0
+        room.memory[ASKED] = np.inf
+        if replay:
+            return _OK, -1, 0.0
+        if state[TARGET] == 0:
+            set_costs(e, room.costs)
+            state[TARGET] = first_target(task.rtol)
+        task.counts[RHS] += 1
+        guess = initial_step(task, t, t_end, room.y, room.f, 1.0 / state[TARGET], room.work_rows)
+        return _OK, -1, continued_step(guess, h)
+
+    return begin
 
 
 @kernel(inline=True)
@@ -90,9 +109,11 @@ def _attempter(form: Form) -> Any:
         lenient = h < 0.99 * memory[ASKED]  # the first step of a piece, or one that was cut short
         memory[TRIED], memory[BEGINNING] = h, t
         most = task.orders[step] if replay else min(target + 1, MOST_ROWS)
-        if state[HAS_MATRIX] == 0:
+        if state[HAS_MATRIX] == 0 or (state[HAS_MATRIX] == OF_STEP and task.slots > 0):
+            # where there are algebraic unknowns, the last bits of their solutions depend on who asked before: an
+            # attempt behind one that was rejected asks as one does that is replayed
             linearise(task, e, room, t)
-            state[HAS_MATRIX] = 1
+            state[HAS_MATRIX] = OF_STEP
         ratio, worst, before = np.inf, 0, np.inf
         for j in range(1, most + 1):
             outcome, bad = row(task, e, room, t, h, t_new, j)
@@ -198,7 +219,7 @@ def _method(form: Form) -> Method:
         1,
         make_room,
         seed,
-        _begin,
+        _beginner(form),
         _attempter(form),
         _differentiator(form),
         _retry,

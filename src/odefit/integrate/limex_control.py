@@ -35,7 +35,7 @@ def set_costs(e, costs):
 @kernel(inline=True)
 def first_target(rtol):
     """Return the order that is aimed at first."""
-    return max(_FEWEST, min(MOST_ROWS - 2, int(1.5 - 0.6 * math.log10(max(rtol, 1e-15)))))
+    return max(_FEWEST, min(MOST_ROWS - 1, int(1.5 - 0.6 * math.log10(max(rtol, 1e-15)))))
 
 
 @kernel(inline=True)

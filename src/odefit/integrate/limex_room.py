@@ -17,7 +17,9 @@ ASKED, TRIED, BEGINNING = range(3)
 """Places in `Room.memory`: the step that control asked for last, the one that was tried, and where it began."""
 TARGET, ROWS, REJECTED, HAS_MATRIX = range(4)
 """Places in `Room.state`: the order that is aimed at, rows of the last attempt, whether it was rejected, and whether
-the derivatives of the model at the beginning of the step are there."""
+the derivatives of the model at the beginning of the step are there (`OF_STEP`, `OF_PIECE`)."""
+OF_STEP, OF_PIECE = 1, 2
+"""Derivatives that were computed in an attempt, or where the piece began."""
 _N_STATE = 4
 
 
