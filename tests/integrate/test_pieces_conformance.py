@@ -25,7 +25,7 @@ TIGHT = {"auto": 1e-10, "dopri5": 1e-11, "dop853": 1e-10, "rk32": 1e-11, "ddm": 
 DIFFERENCE = 5e-5
 """Relative step of differences of the replayed solution: short, since no output may move past the end of a step."""
 ROUNDING = {"limex": 2e-8}
-"""What differences of this step tell of a method, if not 1e-9: extrapolation amplifies rounding errors, which differences
+"""What differences of this step tell of a method, if not 1e-9: extrapolation amplifies rounding errors, as differences
 with longer steps show (1e-4: half as much; 5e-4, where no output comes near the end of a step: 5e-10)."""
 
 

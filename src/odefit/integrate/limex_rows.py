@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from odefit.integrate.directions import place_of
-from odefit.integrate.extrapolation import END, ERROR, increments_before
+from odefit.integrate.extrapolation import END, ERROR, highest_coefficient, increments_before
 from odefit.integrate.limex_forms import Form
 from odefit.integrate.stepping import first_nonfinite, tolerance
 from odefit.native.kernel import kernel
@@ -16,6 +16,7 @@ from odefit.native.linear_systems import FACTORISED, GROWN, solve_blocks, solve_
 
 DONE, NOT_FINITE, SINGULAR, TOO_LARGE = 0, 1, 2, 3
 """How a row ends; `TOO_LARGE`: entries grew in the elimination, which needs another order."""
+_BETWEEN = 0.25  # of the highest coefficient: the error between the ends of a step
 
 
 @kernel(inline=True)
@@ -63,8 +64,12 @@ def row_of_states(form: Form) -> Any:
 
 @kernel(inline=True)
 def extrapolate(task, room, j):
-    """Set the new states to T_jj; return the largest error of T_j,j-1 over tolerance, and the state it belongs to."""
-    ratio, worst = -1.0, 0
+    """Set the new states to T_jj; return the largest error over tolerance, and the state it belongs to.
+
+    It is that of T_j,j-1, or between the ends of the step.
+    """
+    ratio, worst, bend = -1.0, 0, room.bend
+    highest_coefficient(j, room.d, bend)
     for i in range(task.n):
         gain, error = 0.0, 0.0
         for m in range(j):
@@ -73,7 +78,7 @@ def extrapolate(task, room, j):
         old = room.y[0, i]
         new = old + gain
         room.y[1, i] = new
-        part = abs(error) / tolerance(task.atol[i], task.rtol, old, new)
+        part = max(abs(error), _BETWEEN * abs(bend[i])) / tolerance(task.atol[i], task.rtol, old, new)
         if not (math.isfinite(part) and math.isfinite(new)):
             return np.inf, i
         if part > ratio:
