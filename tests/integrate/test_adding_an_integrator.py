@@ -244,7 +244,7 @@ class Midpoint(SingleMethod):
     highest_order = 1
 
     def algebra(self, model):
-        return model.kept.get("algebra of the midpoint rule", lambda: dense_algebra(model.rhs))
+        return model.kept.get("algebra of the midpoint rule", lambda: dense_algebra(model))
 
 
 OWN = {method.name: method for method in (Heun(), Midpoint())}

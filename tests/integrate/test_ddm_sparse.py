@@ -70,10 +70,10 @@ by_model = pytest.mark.parametrize("name", MODELS)
 def test_dense_and_sparse_agree_to_rounding(name, order, patience, algebra):
     """On the same steps, whatever the cost of a factorisation (and with it how often one is made) is said to be."""
     model, run = make(MODELS[name])
-    algebra(dense_algebra(model.rhs)._replace(patience=1.0))
+    algebra(dense_algebra(model)._replace(patience=1.0))
     dense = DDM.solve(model, run, rtol=1e-6, atol=1e-8, order=order)
     assert dense.status is Status.OK
-    algebra(sparse_algebra(model.rhs, np.ones(model.rhs.col.size), 2.0 * model.n_states)._replace(patience=patience))
+    algebra(sparse_algebra(model, np.ones(model.rhs.col.size), 2.0 * model.n_states)._replace(patience=patience))
     steps = dense.grid._replace(orders=dense.grid.orders & 7, algebra=None)
     sparse = DDM.solve(model, run, rtol=1e-6, atol=1e-8, order=order, grid=steps)
     for name in ("y", "S", "S2"):
@@ -88,7 +88,7 @@ def test_dense_and_sparse_agree_to_rounding(name, order, patience, algebra):
 def test_derivatives_are_those_of_the_discrete_solution(name, patience, algebra):
     model, run = make(MODELS[name], q=2)
     run = run._replace(dp=np.eye(2), dy0=np.zeros((model.n_states, 2)))
-    algebra(sparse_algebra(model.rhs, np.ones(model.rhs.col.size), 2.0 * model.n_states)._replace(patience=patience))
+    algebra(sparse_algebra(model, np.ones(model.rhs.col.size), 2.0 * model.n_states)._replace(patience=patience))
     options = {"rtol": 1e-3, "atol": 1e-4}
     grid = DDM.solve(model, run, **options).grid
     found = DDM.solve(model, run, grid=grid, order=1, **options)
@@ -100,7 +100,7 @@ def test_derivatives_are_those_of_the_discrete_solution(name, patience, algebra)
 @pytest.mark.parametrize("patience", [1.0, 1000.0])
 def test_replay_repeats_to_the_last_bit(name, patience, algebra):
     model, run = make(MODELS[name])
-    algebra(sparse_algebra(model.rhs, np.ones(model.rhs.col.size), 2.0 * model.n_states)._replace(patience=patience))
+    algebra(sparse_algebra(model, np.ones(model.rhs.col.size), 2.0 * model.n_states)._replace(patience=patience))
     chosen = DDM.solve(model, run, rtol=1e-6, atol=1e-8, order=1)
     again = DDM.solve(model, run, rtol=1e-6, atol=1e-8, order=1, grid=chosen.grid)
     np.testing.assert_array_equal(again.y, chosen.y)
@@ -111,7 +111,7 @@ def test_old_factorisations_are_used_where_new_ones_are_dear(algebra):
     model, run = make(MODELS["large network"])
     counts = []
     for patience in (1.0, 1000.0):
-        algebra(dense_algebra(model.rhs)._replace(patience=patience))
+        algebra(dense_algebra(model)._replace(patience=patience))
         counters = DDM.solve(model, run, rtol=1e-6, atol=1e-8).counters
         counts.append((counters.jacobian / counters.steps, counters.rhs / counters.steps))
     assert counts[0][0] >= 1.0
@@ -136,10 +136,10 @@ def test_choice_of_the_backend():
 @pytest.mark.parametrize("order", [1, 2])
 def test_code_and_loops_agree_to_rounding(name, order, algebra):
     model, run = make(MODELS[name])
-    algebra(compiled_algebra(model.rhs))
+    algebra(compiled_algebra(model))
     code = DDM.solve(model, run, rtol=1e-6, atol=1e-8, order=order)
     assert code.grid.algebra.library is not None
-    algebra(sparse_algebra(model.rhs, np.ones(model.rhs.col.size), 2.0 * model.n_states)._replace(patience=1.0))
+    algebra(sparse_algebra(model, np.ones(model.rhs.col.size), 2.0 * model.n_states)._replace(patience=1.0))
     loops = DDM.solve(model, run, rtol=1e-6, atol=1e-8, order=order, grid=code.grid._replace(algebra=None))
     for name in ("y", "S", "S2"):
         expected = getattr(loops, name)
@@ -156,7 +156,7 @@ def test_linear_algebra_in_a_pickle_finds_its_code_again():
     assert grid.algebra.pattern.factorise not in (0, chosen.grid.algebra.pattern.factorise)
     again = DDM.solve(model, run, rtol=1e-6, atol=1e-8, order=1, grid=grid)
     np.testing.assert_array_equal(again.S, chosen.S)
-    dense = dense_algebra(model.rhs)
+    dense = dense_algebra(model)
     copy = pickle.loads(pickle.dumps(dense))
     assert copy[1:] == dense[1:]
     np.testing.assert_array_equal(copy.pattern.col, dense.pattern.col)

@@ -203,9 +203,9 @@ def algebra(monkeypatch):
 @pytest.mark.parametrize("name", ["chain", "network"])
 def test_dense_sparse_and_compiled_algebra_agree_to_rounding(name, algebra):
     model, run = make(MODELS[name])
-    looped = sparse_algebra(model.rhs, np.ones(model.rhs.col.size), 2.0 * model.n_states)
+    looped = sparse_algebra(model, np.ones(model.rhs.col.size), 2.0 * model.n_states)
     found = []
-    for chosen in (dense_algebra(model.rhs), looped, compiled_algebra(model.rhs)):
+    for chosen in (dense_algebra(model), looped, compiled_algebra(model)):
         algebra(chosen)
         grid = found[0].grid._replace(algebra=None) if found else None
         found.append(LIMEX.solve(model, run, rtol=1e-6, atol=1e-8, order=1, grid=grid))
@@ -219,7 +219,7 @@ def test_dense_sparse_and_compiled_algebra_agree_to_rounding(name, algebra):
 def test_growing_entries_are_answered(algebra):
     """An elimination that tells of growth at once is replaced, and the run succeeds."""
     model, run = make(MODELS["network"])
-    looped = sparse_algebra(model.rhs, np.ones(model.rhs.col.size), 2.0 * model.n_states)
+    looped = sparse_algebra(model, np.ones(model.rhs.col.size), 2.0 * model.n_states)
     algebra(looped._replace(limit=0.5))
     found = LIMEX.solve(model, run, rtol=1e-6, atol=1e-8, order=1)
     assert found.status is Status.OK

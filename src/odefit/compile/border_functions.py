@@ -90,8 +90,9 @@ def native_borders(
 ) -> BorderFunctions:
     """Return the code of the borders of `n` states; the events are the last ones of `n_kinds` kinds."""
     borders = split.borders
-    in_equations = names_in(split.out[:n]) | names_in(borders.functions)
-    in_triggers = names_in(split.out[n:])
+    behind = n + len(events)  # there are the coefficients of derivatives
+    in_equations = names_in(split.out[:n]) | names_in(split.out[behind:]) | names_in(borders.functions)
+    in_triggers = names_in(split.out[n:behind])
     role = [EQUATIONS] * len(borders.level)
     for border in range(len(borders.level)):
         names = {borders.inputs[u].name() for u, of in enumerate(borders.border_of) if of == border}

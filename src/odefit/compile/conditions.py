@@ -24,11 +24,12 @@ from typing import Any
 import casadi as ca
 
 from odefit.compile.border_functions import border_functions
+from odefit.compile.equation_rows import balance, coefficients_of
 from odefit.compile.events import Kind, SymbolicEvents, texts_of
 from odefit.compile.functions import SymbolicFunction
 from odefit.compile.gathering import watched
 from odefit.compile.switch_kinds import EQUAL, UNEQUAL
-from odefit.compile.switches import PIECE_LENGTH, PIECE_START, Split, smooth, split_at_conditions, stretched
+from odefit.compile.switches import PIECE_LENGTH, PIECE_START, Split, in_fraction, smooth, split_at_conditions
 from odefit.compile.table_inputs import PlacedTables, TableShape, TimeCall
 from odefit.errors import ProblemError
 from odefit.model import Model
@@ -119,19 +120,21 @@ def _initial_values_in(problem: Problem, texts: Iterable[str | None]) -> list[st
     events += [one for event in model.state_events for one in (event.condition, *event.changes.values())]
     further = {*sigma_expressions(problem).values(), *texts} - {None}
     read = (problem.expression(text) for text in further if text is not None)
-    used = names_in(stack((*model.rhs.values(), *model.definitions.values(), *events, *read)))
+    used = names_in(stack((*model.rhs.values(), *coefficients_of(model), *model.definitions.values(), *events, *read)))
     return [name for name in model.initial_values if name in used]
 
 
 def split_of(problem: Problem, variant: Variant) -> Split | None:
-    """Return the right-hand side, and behind it the conditions of events, with conditions taken out.
+    """Return right-hand side, conditions of events and coefficients of derivatives, with conditions taken out.
 
     None if all of it is one piece.
     """
     model = problem.model
     conditions = _resolved_in(problem, variant, [event.condition for event in model.state_events])
     _refuse_equalities(problem, conditions)
-    out = stack([*_resolved_in(problem, variant, [model.rhs[name] for name in model.states]), *conditions])
+    equations = _resolved_in(problem, variant, [*(model.rhs[name] for name in model.states), *coefficients_of(model)])
+    n = len(model.states)
+    out = stack([*equations[:n], *conditions, *equations[n:]])
     states = stack(model.symbols[name] for name in model.states)
     corners = {shape.name: shape.corners for shape in variant.tables}
     time, begin = model.symbols[model.time], beginning_of(problem)
@@ -282,16 +285,19 @@ def model_functions(
     """
     model: Model = problem.model
     by_row = problem.slots.by_row
-    expressions = [*(model.rhs[name] for name in model.states), *(model.symbols[name] for name in observables)]
+    left = coefficients_of(model)
+    expressions = [*(model.rhs[name] for name in model.states), *left, *(model.symbols[name] for name in observables)]
     texts = sigma_expressions(problem)
     expressions += [problem.expression(texts[name]) if name in texts else ca.SX(0) for name in observables if texts]
     outputs = _resolved_in(problem, variant, expressions)
     tables = PlacedTables(problem, variant.tables)
     n, m = len(model.states), len(observables)
-    for name, expression in zip(model.states, outputs[:n], strict=True):
+    equations, outputs = outputs[: n + len(left)], outputs[n + len(left) :]
+    words = [f"the equation of '{name}'" for name in model.states] + ["the factor of a derivative"] * len(left)
+    for name, expression in zip(words, equations, strict=True):
         for other in sorted(names_in(expression) & {*by_row}):
             raise ProblemError(
-                f"the equation of '{name}' uses '{other}', which has a different value for single measurements of "
+                f"{name} uses '{other}', which has a different value for single measurements of "
                 "one experiment; such a parameter may enter observables only."
             )
     names = parameters_of(problem, variant)
@@ -302,26 +308,22 @@ def model_functions(
     a = stack(symbol_of(problem, name) for name in by_row)
     time = model.symbols[model.time]
     # a parameter of the problem's own that an inlined expression uses must reach the right-hand side
-    unreached = {name for e in outputs for name in names_in(e)} & {*problem.own_symbols} - {*by_row, *names}
+    used = {name for e in (*equations, *outputs) for name in names_in(e)}
+    unreached = used & {*problem.own_symbols} - {*by_row, *names}
     if unreached:
         raise ProblemError(
             f"'{sorted(unreached)[0]}' does not occur in the equations, but an expression that changes along the "
             "trajectory uses it; add it to the equations as a definition of its own."
         )
     by_measurement = (*common, ("a", a))
-    observed = tables.placed(stack(outputs[n:]))
+    observed = tables.placed(stack(outputs))
+    if split is None or not (split.inputs.numel() or variant.moving):
+        parts, inputs = stack(equations), (ca.SX(0, 1), ca.SX(0, 1))
+    else:
+        parts = ca.vertcat(split.out[:n], split.out[n + len(model.state_events) :])
+        inputs = (split.inputs, split.borders.inputs)
     functions = {
-        "rhs": SymbolicFunction(
-            "rhs",
-            time,
-            common,
-            ("y", "p"),
-            tables.placed(stack(outputs[:n]), within_piece=True),
-            directional=True,
-            blocks=tables.blocks,
-        )  # fmt: skip
-        if split is None or not (split.inputs.numel() or variant.moving)
-        else _right_hand_side(split, tables, time, y, p, moving=variant.moving),
+        "rhs": _right_hand_side(model, parts, inputs, tables, time, y, p, moving=variant.moving),
         "observe": SymbolicFunction(
             "observe", time, by_measurement, ("y", "p", "a"), observed[:m], blocks=tables.blocks
         ),
@@ -340,7 +342,8 @@ def model_functions(
         functions["switches"] = _switch_function(split, time, ca.vertcat(p, piece))
     if split is not None and (split.borders.kind or model.state_events):
         u = ca.vertcat(tables.inputs, split.inputs, split.borders.inputs)
-        parts = tables.placed(split.borders.functions), split.out[n:], time, y, ca.vertcat(p, piece), u, tables.blocks
+        triggers = split.out[n : n + len(model.state_events)]
+        parts = tables.placed(split.borders.functions), triggers, time, y, ca.vertcat(p, piece), u, tables.blocks
         for function in border_functions(*parts):
             functions[function.name] = function
     if split is not None and variant.events:
@@ -354,20 +357,30 @@ def time_calls(problem: Problem, variant: Variant) -> tuple[tuple[TimeCall, ...]
     if not variant.tables:
         return (), ()
     tables = PlacedTables(problem, variant.tables)
-    rhs = [problem.model.rhs[name] for name in problem.model.states]
+    rhs = [*(problem.model.rhs[name] for name in problem.model.states), *coefficients_of(problem.model)]
     tables.placed(stack(_resolved_in(problem, variant, rhs)), within_piece=True)
     return tuple(tables.time_calls), tuple(tables.moving_calls.items())
 
 
 def _right_hand_side(
-    split: Split, tables: PlacedTables, time: Any, y: Any, p: Any, *, moving: bool
+    model: Model, parts: Any, inputs: tuple[Any, Any], tables: PlacedTables, time: Any, y: Any, p: Any, *, moving: bool
 ) -> SymbolicFunction:
-    """Return the right-hand side within a piece; with moving ends in the fraction of the piece."""
-    out, piece = tables.placed(split.out[: y.numel()], within_piece=True), ca.SX(0, 1)
+    """Return the right-hand side within a piece, from right sides and coefficients of derivatives.
+
+    With moving ends it is one in the fraction of the piece.  Equations in several derivatives are what must be zero, a
+    function of states and rates.
+    """
+    n = y.numel()
+    out, piece, length = tables.placed(parts, within_piece=True), ca.SX(0, 1), ca.SX(1)
     if moving:
-        out, time, piece = stretched(out, time)
-    u = ca.vertcat(tables.inputs, split.inputs, split.borders.inputs)
-    arrays = (("y", y), ("p", ca.vertcat(p, piece)), ("u", u))
+        out, time, piece = in_fraction(out, time)
+        length = piece[1]
+    if model.mass:
+        rates = ca.SX.sym("rate", n)
+        out, y = balance(model, out[:n], out[n:], rates, length), ca.vertcat(y, rates)
+    elif moving:
+        out = length * out
+    arrays = (("y", y), ("p", ca.vertcat(p, piece)), ("u", ca.vertcat(tables.inputs, *inputs)))
     return SymbolicFunction("rhs", time, arrays, ("y", "p"), out, directional=True, blocks=tables.blocks)
 
 

@@ -27,13 +27,13 @@ from odefit.compile.conditions import (
     variant_of,
 )
 from odefit.compile.edges import states_at_edges
+from odefit.compile.equation_rows import algebraic_rows
 from odefit.compile.events import EventFunctions, Kind, kinds_of
 from odefit.compile.functions import FunctionLibrary, NativeFunction
 from odefit.compile.gathering import NO_GATHERINGS, Gatherings, gatherings_of
 from odefit.compile.penalties import penalty_function
 from odefit.compile.switches import Split
 from odefit.compile.table_inputs import TableShape, TimeCall, shapes_of
-from odefit.errors import UnsupportedError
 from odefit.model.kept import Kept
 from odefit.problem import Problem
 from odefit.problem.arguments import computed_in_cells
@@ -87,6 +87,10 @@ class CompiledModel:
     out from its pattern is `kept` here.  `switches` say where its inputs u change (None: it has none), `on_states`
     names conditions on states.  `time_calls` are the calls of tables in it whose knots are times, `moving_calls` text
     and table of those whose argument changes otherwise.  `gathering` tells which states are aggregates over time.
+
+    Equations in several derivatives: ``rhs.value(t, (y, y'), p, u, out)`` is what must be zero (see
+    `odefit.compile.equation_rows`), differentiated by (y, y', p), and `algebraic` has a 1 for each equation without a
+    derivative; it is empty otherwise.
     """
 
     states: tuple[str, ...]
@@ -97,12 +101,23 @@ class CompiledModel:
     time_calls: tuple[TimeCall, ...] = ()
     moving_calls: tuple[tuple[str, str], ...] = ()
     gathering: Gatherings = NO_GATHERINGS
+    algebraic: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
     @cached_property
     def n_states(self) -> int:
         """Number of states."""
         return len(self.states)
+
+    @property
+    def in_equations(self) -> bool:
+        """Whether it is made of equations in several derivatives."""
+        return self.algebraic.size > 0
+
+    @property
+    def n_before_p(self) -> int:
+        """Number of columns of the Jacobian of `rhs` that stand before those of p."""
+        return self.n_states * (2 if self.in_equations else 1)
 
     @cached_property
     def n_parameters(self) -> int:
@@ -167,9 +182,6 @@ def _patterns(problem: Problem) -> tuple[tuple[Pattern, tuple[TableShape, ...], 
 
 
 def _build(problem: Problem) -> NativeProblem:
-    model = problem.model
-    if model.mass:
-        raise UnsupportedError("models with 'mass'")
     patterns = _patterns(problem)
     distinct = list(dict.fromkeys(patterns))
     symbolic = [variant_of(problem, *pattern) for pattern in distinct]
@@ -202,7 +214,10 @@ def _build_variant(problem: Problem, variant: Variant) -> NativeVariant:
     on_states = () if split is None else split.on_states
     calls = time_calls(problem, variant)
     gathering = gatherings_of(problem.model, library["watch"] if "watch" in functions else None)
-    model = CompiledModel(problem.model.states, names, library["rhs"], switches, on_states, *calls, gathering)
+    algebraic = algebraic_rows(problem.model)
+    model = CompiledModel(
+        problem.model.states, names, library["rhs"], switches, on_states, *calls, gathering, algebraic
+    )  # fmt: skip
     relative = states_at_edges(functions["observe"], library["rhs"], n)
     return NativeVariant(model, library["observe"], sigma, variant, relative)
 

@@ -226,9 +226,10 @@ class CompiledStructure:
         n, n_p = model.n_states, model.n_parameters
         used = np.zeros(n_p + n, dtype=bool)
         used[n_p:] = True
-        for other in (model.rhs, self.observe(e)) if observables else (model.rhs,):
+        before = [(model.rhs, model.n_before_p), *([(self.observe(e), n)] if observables else [])]
+        for other, n_y in before:
             col = other.col.astype(np.int64)
-            used[col[(col >= n) & (col < n + n_p)] - n] = True
+            used[col[(col >= n_y) & (col < n_y + n_p)] - n_y] = True
         if observables and e < self.n_experiments:
             used[self._entries_in_cells[e]] = True
         if model.switches is not None:  # of (time, p)

@@ -508,7 +508,7 @@ def _text(expression: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def stretched(out: Any, time: Any) -> tuple[Any, Any, Any]:
-    """Return the right-hand side of a piece with moving ends, and the symbols of its fraction, start and length."""
+def in_fraction(out: Any, time: Any) -> tuple[Any, Any, Any]:
+    """Return expressions of time as ones of the fraction of a piece, its symbol, and those of start and length."""
     fraction, start, length = ca.SX.sym("s"), ca.SX.sym(PIECE_START), ca.SX.sym(PIECE_LENGTH)
-    return length * ca.substitute(out, time, start + length * fraction), fraction, ca.vertcat(start, length)
+    return ca.substitute(out, time, start + length * fraction), fraction, ca.vertcat(start, length)

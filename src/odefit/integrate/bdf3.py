@@ -327,7 +327,7 @@ class Bdf3(SingleMethod):
 
     def algebra(self, model: CompiledModel) -> LinearAlgebra:
         """Return the dense elimination, which exchanges rows."""
-        return model.kept.get("dense algebra", lambda: dense_algebra(model.rhs)._replace(limit=np.inf))
+        return model.kept.get("dense algebra", lambda: dense_algebra(model)._replace(limit=np.inf))
 
     def check(self, grid: StepGrid, n_pieces: int) -> None:
         """Refuse a grid that is not made of arcs."""

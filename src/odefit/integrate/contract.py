@@ -59,6 +59,8 @@ class Status(IntEnum):
     GROWS = 27
     UNSTABLE = 28
     DEGENERATE = 29
+    INCONSISTENT = 30
+    UNDETERMINED = 31
 
     @property
     def sentence(self) -> str:
@@ -157,6 +159,14 @@ _SENTENCES = {
         "the steady state that the solution is close to after a time of {t} is degenerate: one of a continuum, so that "
         "it depends on the whole way there and not on conserved totals alone, or one that the solution comes to ever "
         "more slowly; take a late time instead"
+    ),
+    Status.INCONSISTENT: (
+        "no values were found at t = {t} that satisfy the equations without derivatives; the one that could not be "
+        "met is {cause}; give initial values closer to a solution, or look whether it has one"
+    ),
+    Status.UNDETERMINED: (
+        "the equations do not determine all unknowns at t = {t}: their matrix is singular there, whatever the step (an "
+        "index higher than 1, or the end of a branch of solutions?); look at {cause}"
     ),
 }
 _OF_BORDERS = frozenset(

@@ -16,20 +16,27 @@ solution, by a factorisation of their own, or by refinement to rounding where th
 of the *discrete* solution on a fixed sequence of steps and orders, to rounding, in first and second order; output
 between the steps is the polynomial through t_n, .., t_{n-k}, linear in the values, and keeps this.
 
+Equations in several derivatives, with a matrix B(t, y, p) that may be singular, are solved in the same way: see
+`odefit.integrate.ddm_forms`, and `odefit.integrate.balance` for the states that a piece begins with.
+
 Steps and orders are chosen as in LSODE.  A step that was accepted keeps a mark in its order (`FRESH`) if the matrix of
 the states was factorised anew for it: so a replay repeats a run to the last bit.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from odefit.errors import OdefitError
+from odefit.integrate.balance import INCREMENT, consistency
 from odefit.integrate.contract import Counters, Status, StepGrid
-from odefit.integrate.ddm_control import first_step, next_step, power_of, retry_step
+from odefit.integrate.ddm_control import first_step_of, next_step, power_of, retry_step
 from odefit.integrate.ddm_directions import SOLVED as DIRECTIONS_SOLVED
-from odefit.integrate.ddm_directions import directions_of_step, slopes_at_start
-from odefit.integrate.ddm_newton import CONVERGED, SLOW, TOO_LARGE, newton_step
+from odefit.integrate.ddm_directions import directions_of, slopes_at_start
+from odefit.integrate.ddm_forms import BALANCE, EXPLICIT, Form
+from odefit.integrate.ddm_newton import CONVERGED, SLOW, TOO_LARGE, newton_of
 from odefit.integrate.ddm_room import (
     DEPTH,
     FAILS,
@@ -64,7 +71,6 @@ from odefit.integrate.multistep import (
 from odefit.integrate.single_method import SingleMethod
 from odefit.integrate.stepping import JACOBIAN, RHS, SECOND, first_nonfinite
 from odefit.integrate.time_loop import NOT_FINITE, SOLVED, UNSOLVED, Method, time_loop
-from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 
 _OK, _NONFINITE_START, _NONFINITE_DERIVATIVE, _REORDER = (
@@ -77,31 +83,37 @@ _ALWAYS_FRESH = 4.0  # where a factorisation costs less than this many solutions
 _MOST_DRIFT = 0.3  # relative change of c_0 that a factorisation survives
 
 
-@kernel(inline=True)
-def _begin(task, e, room, t, t_end, h, replay):
-    n, state, f, work_rows = task.n, room.state, room.f, room.work_rows
-    last = room.slot[1]
-    call_model(task.value, t, room.y, last * n, task.p, task.u, f, 0)
-    task.counts[RHS] += 1
-    cause = max(first_nonfinite(f, 0, n), first_nonfinite(room.y, last, n))
-    if cause >= 0:
-        return _NONFINITE_START, cause, 0.0
-    h = 0.0
-    if not replay:
-        for i in range(n):
-            work_rows[0, i] = room.y[last, i]
-        h = first_step(task, t, t_end, work_rows, f, work_rows)
+def _beginner(form: Form) -> Any:
+    """Return the kernel that begins a piece; see `Method.begin`."""
+    slope, first_step, refines = form.slope, first_step_of(form.slope), form.refines
+
+    @kernel(inline=True)
+    def begin(task, e, room, t, t_end, h, replay):
+        n, state, f, work_rows = task.n, room.state, room.f, room.work_rows
+        last = room.slot[1]
+        slope(task, e, room, t, INCREMENT * (t_end - t), room.y, last, f, 0)
         task.counts[RHS] += 1
-    for i in range(n):
-        work_rows[1, i] = f[0, i]  # the slope at the beginning predicts the first step
-    state[ORDER] = state[POINTS] = state[SINCE] = state[MUST_DIVIDE] = 1
-    state[FAILS] = state[ITERATIONS] = state[TAKEN] = 0
-    if room.slopes.shape[1] > 0:
-        task.counts[JACOBIAN] += 1
-        cause = slopes_at_start(task, e, room, t)
+        cause = max(first_nonfinite(f, 0, n), first_nonfinite(room.y, last, n))
         if cause >= 0:
-            return _NONFINITE_DERIVATIVE, cause, h
-    return _OK, -1, h
+            return _NONFINITE_START, cause, 0.0
+        h = 0.0
+        if not replay:
+            for i in range(n):
+                work_rows[0, i] = room.y[last, i]
+            h = first_step(task, e, room, t, t_end, work_rows, f, work_rows)
+            task.counts[RHS] += 1
+        for i in range(n):
+            work_rows[1, i] = f[0, i]  # the slope at the beginning predicts the first step
+        state[ORDER] = state[POINTS] = state[SINCE] = state[MUST_DIVIDE] = 1
+        state[FAILS] = state[ITERATIONS] = state[TAKEN] = 0
+        if room.slopes.shape[1] > 0:
+            task.counts[JACOBIAN] += 1
+            cause = slopes_at_start(task, e, room, t) if refines else -1
+            if cause >= 0:
+                return _NONFINITE_DERIVATIVE, cause, h
+        return _OK, -1, h
+
+    return begin
 
 
 @kernel(inline=True)
@@ -154,51 +166,56 @@ def _ask_for_order(e, room):
     """Note the matrix whose entries grow; return the status that asks for another order of elimination."""
     for g in range(room.jac.size):
         e.trouble[g] = room.jac[g]
-    e.trouble[room.jac.size] = room.c[0]
+    e.trouble[room.jac.size] = room.c[0] if e.algebraic.size == 0 else 0.0
     return _REORDER
 
 
-@kernel(inline=True)
-def _attempt(task, e, room, t, h, t_new, t_out, step):
-    state, psi, c = room.state, room.psi, room.c
-    if step >= 0:
-        state[ORDER] = task.orders[step] & _ORDER_BITS
-    if state[POINTS] == 1:
-        _point_before(room, h)
-    nodes = _predict(room, h)
-    fresh, k = _is_fresh(task, e, room, step), state[ORDER]
-    outcome, worst = newton_step(task, e, room, t_new, fresh)
-    state[FRESH_NOW], state[WORST] = 1 if fresh else 0, worst
-    if outcome == TOO_LARGE:
-        return _ask_for_order(e, room), np.inf, worst
-    if outcome != CONVERGED:
-        return (UNSOLVED if outcome == SLOW else NOT_FINITE), np.inf, worst
-    scale = (2.0 if state[POINTS] == 1 else 1.0) / (psi[nodes] * (c[0] - (1.0 / psi[k] if nodes == k else 0.0)))
-    room.memory[SCALE] = scale
-    ratio, worst = ratio_of_error(
-        room.y, room.slot, room.w, task.n, scale, task.rtol, task.atol, 1, power_of(k, (task.choices & POWER) != 0)
-    )
-    state[WORST] = worst
-    return SOLVED, ratio, worst
+def _stepper(form: Form) -> tuple[Any, Any]:
+    """Return the kernels that attempt a step and differentiate it; see `Method.attempt` and `Method.differentiate`."""
+    newton_step, directions_of_step = newton_of(form.matrix, form.residual), directions_of(form)
 
+    @kernel(inline=True)
+    def attempt(task, e, room, t, h, t_new, t_out, step):
+        state, psi, c = room.state, room.psi, room.c
+        if step >= 0:
+            state[ORDER] = task.orders[step] & _ORDER_BITS
+        if state[POINTS] == 1:
+            _point_before(room, h)
+        nodes = _predict(room, h)
+        fresh, k = _is_fresh(task, e, room, step), state[ORDER]
+        outcome, worst = newton_step(task, e, room, t_new, fresh)
+        state[FRESH_NOW], state[WORST] = 1 if fresh else 0, worst
+        if outcome == TOO_LARGE:
+            return _ask_for_order(e, room), np.inf, worst
+        if outcome != CONVERGED:
+            return (UNSOLVED if outcome == SLOW else NOT_FINITE), np.inf, worst
+        scale = (2.0 if state[POINTS] == 1 else 1.0) / (psi[nodes] * (c[0] - (1.0 / psi[k] if nodes == k else 0.0)))
+        room.memory[SCALE] = scale
+        ratio, worst = ratio_of_error(
+            room.y, room.slot, room.w, task.n, scale, task.rtol, task.atol, 1, power_of(k, (task.choices & POWER) != 0)
+        )
+        state[WORST] = worst
+        return SOLVED, ratio, worst
 
-@kernel(inline=True)
-def _differentiate(task, e, room, t, h, t_new):
-    task.counts[JACOBIAN] += 1
-    solved, bad = directions_of_step(task, e, room, t_new)
-    if solved == TOO_LARGE:
-        return _ask_for_order(e, room), bad, 0.0
-    if solved != DIRECTIONS_SOLVED:
-        return _NONFINITE_DERIVATIVE, bad, 0.0
-    if room.r2.shape[1] > 0:
-        task.counts[SECOND] += n_pairs(task)
-    if room.slopes.shape[1] == 0:
-        return _OK, -1, 0.0
-    ratio, bad = ratio_of_error(
-        room.s, room.slot, room.w, room.s.shape[1], room.memory[SCALE], task.rtol, task.atol, 4,
-        power_of(room.state[ORDER], (task.choices & POWER) != 0),
-    )  # fmt: skip
-    return _OK, bad // 4 % task.n, ratio
+    @kernel(inline=True)
+    def differentiate(task, e, room, t, h, t_new):
+        task.counts[JACOBIAN] += 1
+        solved, bad = directions_of_step(task, e, room, t_new)
+        if solved == TOO_LARGE:
+            return _ask_for_order(e, room), bad, 0.0
+        if solved != DIRECTIONS_SOLVED:
+            return _NONFINITE_DERIVATIVE, bad, 0.0
+        if room.r2.shape[1] > 0:
+            task.counts[SECOND] += n_pairs(task)
+        if room.slopes.shape[1] == 0:
+            return _OK, -1, 0.0
+        ratio, bad = ratio_of_error(
+            room.s, room.slot, room.w, room.s.shape[1], room.memory[SCALE], task.rtol, task.atol, 4,
+            power_of(room.state[ORDER], (task.choices & POWER) != 0),
+        )  # fmt: skip
+        return _OK, bad // 4 % task.n, ratio
+
+    return attempt, differentiate
 
 
 @kernel(inline=True)
@@ -271,6 +288,14 @@ def _current(room):
     return room.y, room.s, room.s2, room.slot[1]
 
 
+def _method(form: Form) -> Method:
+    attempt, differentiate = _stepper(form)
+    return Method(
+        1, make_room, seed, _beginner(form), attempt, differentiate, _retry, _interpolate, _advance, _current, _peek,
+        None if form is EXPLICIT else consistency(_current),
+    )  # fmt: skip
+
+
 class Ddm(SingleMethod):
     """Variable-order BDF with the decoupled direct method; see the module for the mathematics.
 
@@ -284,15 +309,8 @@ class Ddm(SingleMethod):
     """
 
     name = "ddm"
-    kernel = staticmethod(
-        time_loop(
-            "ddm_solve",
-            Method(
-                1, make_room, seed, _begin, _attempt, _differentiate, _retry, _interpolate, _advance, _current, _peek
-            ),
-            implicit=True,
-        )
-    )
+    kernel = staticmethod(time_loop("ddm_solve", _method(EXPLICIT), implicit=True))
+    equations_kernel = staticmethod(time_loop("ddm_solve_equations", _method(BALANCE), implicit=True))
     implicit = True
     variable_order = True
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
+from odefit.integrate.balance import INCREMENT
 from odefit.integrate.ddm_room import ORDER, POINTS, POWER, TAKEN, TEST
 from odefit.integrate.multistep import MAX_ORDER, add_node, bdf_formula, inverse_sum, ratio_of_error
 from odefit.integrate.stepping import scaled_norm
-from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 
 _GROW_FIRST, _GROW_MOST, _WORTH_A_CHANGE = 10.0, 4.0, 1.15
@@ -18,30 +19,34 @@ _BIAS_DOWN, _BIAS_SAME, _BIAS_UP = 1.3, 1.2, 1.4
 _SMALLEST_RATIO = 1e-10
 
 
-@kernel(inline=True)
-def first_step(task, t, t_end, y, f, work):
-    """Guess a step size whose local error at order 1, h^2 y''/2, is about a tenth of the tolerance.
+def first_step_of(slope: Any) -> Any:
+    """Return the kernel that guesses a step size whose local error at order 1, h^2 y''/2, is a tenth of the tolerance.
 
-    ``f(t, y)`` stands in ``f[0]``; y'' is estimated by an explicit step.
+    Rates at ``y[0]`` stand in ``f[0]``; y'' is estimated by an explicit step and another `slope`, see `ddm_forms.Form`.
     """
-    n, rtol, atol, span = task.n, task.rtol, task.atol, t_end - t
-    size, slope = scaled_norm(y, 0, y, n, rtol, atol), scaled_norm(f, 0, y, n, rtol, atol)
-    h = 1e-6 * span if size < 1e-10 or slope * span < 1e-10 else 0.01 * size / slope
-    h = min(h, span)
-    bend = np.inf
-    for _ in range(20):
-        for i in range(n):
-            work[1, i] = y[0, i] + h * f[0, i]
-        call_model(task.value, t + h, work, n, task.p, task.u, f, n)
-        for i in range(n):
-            work[2, i] = f[1, i] - f[0, i]
-        bend = scaled_norm(work, 2, y, n, rtol, atol) / h
-        if math.isfinite(bend):
-            break
-        h *= 0.1
-    wanted = 100.0 * h if bend == 0.0 else math.sqrt(0.2 / bend)
-    h = min(100.0 * h, wanted, span)
-    return h if h > 0.0 and math.isfinite(h) else 1e-6 * span
+
+    @kernel(inline=True)
+    def first_step(task, e, room, t, t_end, y, f, work):
+        n, rtol, atol, span = task.n, task.rtol, task.atol, t_end - t
+        size, speed = scaled_norm(y, 0, y, n, rtol, atol), scaled_norm(f, 0, y, n, rtol, atol)
+        h = 1e-6 * span if size < 1e-10 or speed * span < 1e-10 else 0.01 * size / speed
+        h = min(h, span)
+        bend = np.inf
+        for _ in range(20):
+            for i in range(n):
+                work[1, i] = y[0, i] + h * f[0, i]
+            slope(task, e, room, t + h, INCREMENT * span, work, 1, f, 1)
+            for i in range(n):
+                work[2, i] = f[1, i] - f[0, i]
+            bend = scaled_norm(work, 2, y, n, rtol, atol) / h
+            if math.isfinite(bend):
+                break
+            h *= 0.1
+        wanted = 100.0 * h if bend == 0.0 else math.sqrt(0.2 / bend)
+        h = min(100.0 * h, wanted, span)
+        return h if h > 0.0 and math.isfinite(h) else 1e-6 * span
+
+    return first_step
 
 
 @kernel(inline=True)

@@ -1,4 +1,4 @@
-"""Sensitivities of a step of `ddm`: linear equations with the matrix c_0 I - f_y at the new state.
+"""Sensitivities of a step of `ddm`: linear equations with the matrix of the step at the new state.
 
 Nothing here can raise, and all of it is inlined: otherwise numba would count references to every array in each step,
 which took longer than to solve for four directions.
@@ -7,12 +7,12 @@ which took longer than to solve for four directions.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from odefit.integrate.ddm_newton import TOO_LARGE
 from odefit.integrate.ddm_room import RATE, SHIFT, WORST
-from odefit.integrate.directions import add_second
 from odefit.integrate.multistep import past_point, registers_of
 from odefit.integrate.stepping import first_nonfinite
 from odefit.native.calls import call_model
@@ -24,7 +24,6 @@ from odefit.native.linear_systems import (
     add_product,
     factorise_matrix,
     solve_blocks,
-    step_directions,
 )
 
 SOLVED, UNSOLVED = 0, 1
@@ -115,35 +114,38 @@ def _refinement_passes(rate, cost, n_blocks):
     return passes if passes * (1.0 + 2.0 * n_blocks) < cost else 0
 
 
-@kernel(inline=True)
-def directions_of_step(task, e, room, t):
-    """Solve for the sensitivities of a step whose state is found; return how it ended, and the state to blame."""
-    n, slot, r, r2 = task.n, room.slot, room.r, room.r2
-    call_model(task.jacobian, t, room.y, slot[0] * n, task.p, task.u, room.jac, 0)
-    bad = _nonfinite_row(e, room.jac, n)
-    if bad >= 0:
-        return UNSOLVED, bad
-    n_pairs = r2.shape[1]
-    passes = 0 if n_pairs > 0 else _refinement_passes(room.memory[RATE], e.patience, room.seeds.shape[0])
-    solved, finite = False, False
-    if passes > 0:
-        solved = _refine_directions(task, e, room, passes)
-        finite = row_is_finite(room.s, slot[0])
-    if not solved:
-        outcome = factorise_matrix(e, room.jac, room.c[0], n, room.a1, room.pivots1, room.work, e.limit)
-        if outcome != FACTORISED:
-            return (TOO_LARGE if outcome == GROWN and e.limit < np.inf else UNSOLVED), room.state[WORST]
-        finite = step_directions(
-            e, room.jac, n, slot, room.c, room.a1, room.pivots1, room.work, room.s, room.products, r2, False
-        )
-    if not finite:
-        return UNSOLVED, first_nonfinite(room.s, slot[0], r.shape[1]) // 4 % n
-    if n_pairs > 0:
-        for i in range(n_pairs):
-            r2[0, i] = 0.0
-        add_second(task, t, room.y, slot[0] * n, room.s, slot[0], room.seeds, room.vectors, r2, 0)
-        if not step_directions(
-            e, room.jac, n, slot, room.c, room.a1, room.pivots1, room.work, room.s2, room.products2, r2, True
-        ):
+def directions_of(form: Any) -> Any:
+    """Return the kernel ``directions_of_step(task, e, room, t)`` of a form of equations.
+
+    It solves for the sensitivities of a step whose state is found; it returns how it ended, and the state to blame.
+    """
+    matrix, first, second, refines = form.matrix, form.first, form.second, form.refines
+
+    @kernel(inline=True)
+    def directions_of_step(task, e, room, t):
+        n, slot = task.n, room.slot
+        shift = matrix(task, e, room, t, room.c[0])
+        bad = _nonfinite_row(e, room.jac, n)
+        if bad >= 0:
+            return UNSOLVED, bad
+        n_pairs = room.r2.shape[1]
+        passes = 0
+        if refines and n_pairs == 0:
+            passes = _refinement_passes(room.memory[RATE], e.patience, room.seeds.shape[0])
+        solved, finite = False, False
+        if passes > 0:
+            solved = _refine_directions(task, e, room, passes)
+            finite = row_is_finite(room.s, slot[0])
+        if not solved:
+            outcome = factorise_matrix(e, room.jac, shift, n, room.a1, room.pivots1, room.work, e.limit)
+            if outcome != FACTORISED:
+                grown = (outcome == GROWN or e.algebraic.size > 0) and e.limit < np.inf
+                return (TOO_LARGE if grown else UNSOLVED), room.state[WORST]
+            finite = first(task, e, room)
+        if not finite:
+            return UNSOLVED, first_nonfinite(room.s, slot[0], room.r.shape[1]) // 4 % n
+        if n_pairs > 0 and not second(task, e, room, t):
             return UNSOLVED, first_nonfinite(room.s2, slot[0], n_pairs) // 4 % n
-    return SOLVED, -1
+        return SOLVED, -1
+
+    return directions_of_step

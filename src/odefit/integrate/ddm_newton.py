@@ -7,12 +7,12 @@ steps only, not on how it was found.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 
 from odefit.integrate.ddm_room import ITERATIONS, RATE, SHIFT
 from odefit.integrate.stepping import JACOBIAN, RHS, first_nonfinite
-from odefit.native.calls import call_model
 from odefit.native.finite import all_finite
 from odefit.native.kernel import kernel
 from odefit.native.linear_systems import FACTORISED, GROWN, factorise_matrix, solve_for_vector
@@ -58,72 +58,70 @@ def _is_small(delta, y, row, n, rtol, atol):
     return True
 
 
-@kernel(inline=True)
-def newton_step(task, e, room, t, fresh):
-    """Solve for the new state, from the prediction `start`; `fresh` if the matrix is to be factorised first.
+def newton_of(matrix: Any, residual: Any) -> Any:
+    """Return the kernel ``newton_step(task, e, room, t, fresh)`` of a form of equations, see `ddm_forms.Form`.
 
-    The shift of the matrix now in `a`, how fast it contracted and the iterations are noted in the room.
-
-    Returns
-    -------
-    outcome, cause
-        How it ended, and the state to blame.
+    It solves for the new state, from the prediction `start`; `fresh` if the matrix is to be factorised first.  The
+    shift of the matrix now in `a`, how fast it contracted and the iterations are noted in the room.  It returns how it
+    ended, and the state to blame.
     """
-    memory = room.memory
-    patience = min(4.0 + 0.5 * e.patience, 14.0)
-    outcome, worst, shift, rate, iterations, matrices = _newton(task, e, room, t, fresh, patience)
-    task.counts[RHS] += iterations
-    task.counts[JACOBIAN] += matrices
-    memory[SHIFT], memory[RATE], room.state[ITERATIONS] = shift, rate, iterations
-    return outcome, worst
 
-
-@kernel(inline=True)
-def _newton(task, e, room, t, fresh, patience):
-    n, y, c0, jac, delta = task.n, room.y, room.c[0], room.jac, room.delta
-    new, old, shift = room.slot[0], room.slot[1], room.memory[SHIFT]
-    worst, matrices, iterations = 0, 0, 0
-    rate, old_size, divided = 0.0, np.inf, fresh
-    for i in range(n):
-        y[new, i] = room.start[i]
-    while iterations < _MOST_ITERATIONS:
-        if divided:
-            call_model(task.jacobian, t, y, new * n, task.p, task.u, jac, 0)
-            if not all_finite(jac):
-                leave_out_nonfinite(jac)
-            outcome = factorise_matrix(e, jac, c0, n, room.a, room.pivots, room.work, e.limit)
-            shift = c0
-            matrices += 1
-            if outcome != FACTORISED:
-                grown = outcome == GROWN and e.limit < np.inf
-                return (TOO_LARGE if grown else SLOW), worst, 0.0, rate, iterations, matrices
-            divided, old_size = False, np.inf
-        call_model(task.value, t, y, new * n, task.p, task.u, room.f, 0)
-        iterations += 1
+    @kernel(inline=True)
+    def newton(task, e, room, t, fresh, patience):
+        n, y, c0, jac, delta = task.n, room.y, room.c[0], room.jac, room.delta
+        new, old, shift = room.slot[0], room.slot[1], room.memory[SHIFT]
+        worst, matrices, iterations = 0, 0, 0
+        rate, old_size, divided = 0.0, np.inf, fresh
         for i in range(n):
-            delta[i] = room.f[0, i] - c0 * (y[new, i] - y[old, i]) - room.base[i]
-        solve_for_vector(e, n, room.a, room.pivots, room.work, delta)
-        size, worst = _corrections(delta, 2.0 * shift / (shift + c0), y, new, old, task.atol)
-        if size <= 1.0:
-            return CONVERGED, worst, shift, rate, iterations, matrices
-        rate = size / old_size
-        old_size = size
-        if not math.isfinite(size) or (rate >= 2.0 and size > _ROUNDING):
-            if matrices > 0:
-                bad = first_nonfinite(room.f, 0, n)  # the solution spreads what one equation has spoilt
-                worst = worst if bad < 0 else bad
-                return (SLOW if math.isfinite(size) else NOT_FINITE), worst, 0.0, rate, iterations, matrices
-            for i in range(n):
-                y[new, i] = room.start[i]
-            divided = True
-        elif rate > 0.0:
-            noise = size < _ROUNDING and rate > (0.9 if matrices == 0 else 0.5)  # an old matrix may just be slow
-            if size * rate <= 1.0 - rate or noise:
+            y[new, i] = room.start[i]
+        while iterations < _MOST_ITERATIONS:
+            if divided:
+                own_shift = matrix(task, e, room, t, c0)
+                if not all_finite(jac):
+                    leave_out_nonfinite(jac)
+                outcome = factorise_matrix(e, jac, own_shift, n, room.a, room.pivots, room.work, e.limit)
+                shift = c0
+                matrices += 1
+                if outcome != FACTORISED:
+                    grown = (outcome == GROWN or e.algebraic.size > 0) and e.limit < np.inf
+                    return (TOO_LARGE if grown else SLOW), worst, 0.0, rate, iterations, matrices
+                divided, old_size = False, np.inf
+            residual(task, room, t, c0)
+            iterations += 1
+            solve_for_vector(e, n, room.a, room.pivots, room.work, delta)
+            size, worst = _corrections(delta, 2.0 * shift / (shift + c0), y, new, old, task.atol)
+            if size <= 1.0:
                 return CONVERGED, worst, shift, rate, iterations, matrices
-            if rate > 0.9 or math.log(size) > -math.log(rate) * (patience - iterations):
-                divided = matrices < _MOST_MATRICES
-                if rate > 0.9 and not divided:
-                    break
-    # a limit of rounding that is far above that of a number
-    small = _is_small(delta, y, new, n, task.rtol, task.atol)
-    return (CONVERGED if small else SLOW), worst, shift if small else 0.0, rate, iterations, matrices
+            rate = size / old_size
+            old_size = size
+            if not math.isfinite(size) or (rate >= 2.0 and size > _ROUNDING):
+                if matrices > 0:
+                    bad = first_nonfinite(room.f, 0, n)  # the solution spreads what one equation has spoilt
+                    worst = worst if bad < 0 else bad
+                    return (SLOW if math.isfinite(size) else NOT_FINITE), worst, 0.0, rate, iterations, matrices
+                for i in range(n):
+                    y[new, i] = room.start[i]
+                divided = True
+            elif rate > 0.0:
+                noise = size < _ROUNDING and rate > (0.9 if matrices == 0 else 0.5)  # an old matrix may just be slow
+                if size * rate <= 1.0 - rate or noise:
+                    return CONVERGED, worst, shift, rate, iterations, matrices
+                if rate > 0.9 or math.log(size) > -math.log(rate) * (patience - iterations):
+                    divided = matrices < _MOST_MATRICES
+                    if rate > 0.9 and not divided:
+                        break
+        # a limit of rounding that is far above that of a number
+        small = _is_small(delta, y, new, n, task.rtol, task.atol)
+        return (CONVERGED if small else SLOW), worst, shift if small else 0.0, rate, iterations, matrices
+
+    @kernel(inline=True)
+    def newton_step(task, e, room, t, fresh):
+        memory = room.memory
+        patience = min(4.0 + 0.5 * e.patience, 14.0)
+        outcome, worst, shift, rate, iterations, matrices = newton(task, e, room, t, fresh, patience)
+        task.counts[RHS] += iterations
+        task.counts[JACOBIAN] += matrices
+        memory[SHIFT], memory[RATE], room.state[ITERATIONS] = shift, rate, iterations
+        return outcome, worst
+
+    return newton_step

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from odefit.integrate.balance import Balance, cut_balance, size_of_balance
 from odefit.integrate.contract import Array
 from odefit.integrate.directions import n_blocks, put_seeds, put_seeds_of_piece, put_states
 from odefit.integrate.multistep import MAX_ORDER
@@ -51,6 +52,8 @@ class Room(NamedTuple):
         At an output time.
     seeds2
         Seeds of second order.
+    balance
+        What equations in several derivatives need, see `odefit.integrate.balance`; empty for ``y' = f``.
     memory, state
         Numbers and integers that are remembered.
     pool
@@ -87,6 +90,7 @@ class Room(NamedTuple):
     s_out: Array
     s2_out: Array
     seeds2: Array
+    balance: Balance
     memory: Array
     state: Integers
     pool: Array
@@ -98,12 +102,13 @@ def make_room(task, e, order):
     n, n_p, n_jac = task.n, task.n_parameters, e.col.size
     q = task.n_directions if order >= 1 else 0
     m = q * (q + 1) // 2 if order == 2 else 0
-    n1, n2, n_z = n_blocks(q) * n * 4, n_blocks(m) * n * 4, n + n_p if m > 0 else 0
+    n_y = 2 * n if e.algebraic.size > 0 else n
+    n1, n2, n_z = n_blocks(q) * n * 4, n_blocks(m) * n * 4, n_y + n_p if m > 0 else 0
     n_test, n_own = n1 if (task.choices & TEST) != 0 else 0, e.n_values if q > 0 else 0
     n_seeds, n_seeds2 = n_blocks(q) * n_p * 4, n_blocks(m) * n_p * 4
     pool = np.zeros(
         (DEPTH + 2) * (n1 + n2) + n_test + (DEPTH + 10) * n + 4 * (DEPTH + 1) + n_jac + e.n_values + n_own + e.n_work
-        + n_seeds + n_seeds2 + 2 * n_z + 3 + 28 * SLACK
+        + n_seeds + n_seeds2 + 2 * n_z + 3 + 28 * SLACK + size_of_balance(e, n, n1, n2)
     )  # fmt: skip
     at, s = cut(pool, 0, (DEPTH, n1))
     at, r = cut(pool, at, (1, n1))
@@ -133,6 +138,7 @@ def make_room(task, e, order):
     at, v1 = cut(pool, at, (n_z,))
     at, v2 = cut(pool, at, (n_z,))
     at, memory = cut(pool, at, (3,))
+    at, balance = cut_balance(pool, at, e, n, n1, n2)
     numbers = np.zeros(DEPTH + 9 + 2 * e.n_pivots, np.int64)
     slot, state = numbers[:DEPTH], numbers[DEPTH : DEPTH + 9]
     pivots, pivots1 = numbers[DEPTH + 9 : DEPTH + 9 + e.n_pivots], numbers[DEPTH + 9 + e.n_pivots :]
@@ -151,7 +157,7 @@ def make_room(task, e, order):
     return Room(
         y, s, s2, slot, psi, past, w, c, f, work_rows, base, start, delta,
         jac, a, pivots, work, a1, pivots1, seeds, seed_products(e, n, seeds), r, slopes,
-        seed_products(e, n, seeds2), r2, (v1, v2, d2), y_out, s_out, s2_out, seeds2, memory, state, pool,
+        seed_products(e, n, seeds2), r2, (v1, v2, d2), y_out, s_out, s2_out, seeds2, balance, memory, state, pool,
     )  # fmt: skip
 
 

@@ -1,5 +1,7 @@
 """Which linear algebra a model gets.
 
+Equations in several derivatives have the patterns of states and rates joined, see `odefit.native.equation_systems`.
+
 The first order of elimination is that for the pattern alone, right for small steps, where ``shift I - J`` is nearly
 diagonal, and independent of where a fit starts.  It is kept with the model.  When the numeric
 phase reports that entries grow, `reordered` asks SuperLU again, with the numbers of that moment and threshold pivoting;
@@ -10,6 +12,8 @@ no other.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +22,6 @@ import numpy.typing as npt
 from odefit.compile import CompiledModel
 from odefit.compile.elimination_code import elimination_code
 from odefit.compile.elimination_order import ends_of_states, products_of, sparse_pattern
-from odefit.compile.functions import NativeFunction
 from odefit.native.linear_systems import GROWTH_LIMIT, Elimination
 
 Index = npt.NDArray[np.int64]
@@ -27,6 +30,7 @@ SPARSE_FROM = 16
 """Number of states from which a looped sparse elimination is considered."""
 DENSE_TO = 1000
 """Number of states up to which a dense elimination is a way out."""
+_OF_EQUATIONS = ("whole_ptr", "whole_col", "joined", "algebraic")
 _PATIENCE_OF_CODE = 0.5  # without loops a factorisation gains twice as much as a solution (8 to 100 states, measured)
 
 
@@ -72,16 +76,37 @@ class LinearAlgebra(NamedTuple):
         if self.library is None:
             return LinearAlgebra, fields
         e = self.pattern
-        return _compiled_again, (e.mid.size, e.row_ptr, e.col, self.patience, self.limit)
+        whole = {name: getattr(e, name) for name in _OF_EQUATIONS} if e.algebraic.size else {}
+        return _compiled_again, ((e.mid.size, e.row_ptr, e.col, whole), self.patience, self.limit)
 
 
-def _compiled_again(n: int, row_ptr: Index, col: Index, patience: float, limit: float) -> LinearAlgebra:
+def _compiled_again(pattern: tuple[Any, ...], patience: float, limit: float) -> LinearAlgebra:
     """Return the linear algebra of a pickle."""
-    return _pattern_algebra(n, row_ptr, col)._replace(patience=patience, limit=limit)
+    return _compiled(Pattern(*pattern))._replace(patience=patience, limit=limit)
 
 
-def _columns(rhs: NativeFunction) -> Index:
-    return rhs.col.astype(np.int64)
+class Pattern(NamedTuple):
+    """The pattern of derivatives by states and p; for equations in several derivatives where the whole stands in it."""
+
+    n: int
+    row_ptr: Index
+    col: Index
+    whole: Mapping[str, Index] = MappingProxyType({})
+
+    @classmethod
+    def of(cls, model: CompiledModel) -> Pattern:
+        """Return the pattern of a model's matrix."""
+        rhs, n = model.rhs, model.n_states
+        col = rhs.col.astype(np.int64)
+        if not model.in_equations:
+            return cls(n, rhs.row_ptr, col)
+        rows = np.repeat(np.arange(n), np.diff(rhs.row_ptr))
+        width = n + model.n_parameters
+        keys = rows * width + np.where(col < n, col, col - n)
+        joint = np.unique(keys)
+        whole = {"whole_ptr": rhs.row_ptr, "whole_col": col, "joined": np.searchsorted(joint, keys).astype(np.int64)}
+        ptr = np.searchsorted(joint // width, np.arange(n + 1)).astype(np.int64)
+        return cls(n, ptr, joint % width, {**whole, "algebraic": model.algebraic})
 
 
 def _with_order(e: Elimination, library: Any = None) -> LinearAlgebra:
@@ -93,52 +118,56 @@ def _with_order(e: Elimination, library: Any = None) -> LinearAlgebra:
     return LinearAlgebra(e, n_lower + n_upper + n, 0, 4 * n, patience, library=library)
 
 
-def _pattern_algebra(n: int, row_ptr: Index, col: Index) -> LinearAlgebra:
-    """Return the elimination in the order for the pattern, as code where that is not too long."""
-    code = elimination_code(n, row_ptr, col)
-    return _with_order(code.elimination, code.library)
-
-
-def sparse_algebra(rhs: NativeFunction, values: Any, shift: float) -> LinearAlgebra:
+def sparse_algebra(model: CompiledModel, values: Any, shift: float) -> LinearAlgebra:
     """Return the looped sparse elimination whose order suits ``shift I - J`` with these `values` of J by (y, p)."""
-    return _with_order(sparse_pattern(rhs.n_out, rhs.row_ptr, _columns(rhs), values, shift))
+    pattern = pattern_of(model)
+    order = sparse_pattern(pattern.n, pattern.row_ptr, pattern.col, values, shift)
+    return _with_order(order._replace(**pattern.whole))
 
 
-def compiled_algebra(rhs: NativeFunction) -> LinearAlgebra:
+def compiled_algebra(model: CompiledModel) -> LinearAlgebra:
     """Return the sparse elimination whose order suits the pattern, as code where that is not too long."""
-    return _pattern_algebra(rhs.n_out, rhs.row_ptr, _columns(rhs))
+    return _compiled(pattern_of(model))
 
 
-def dense_algebra(rhs: NativeFunction) -> LinearAlgebra:
+def _compiled(pattern: Pattern) -> LinearAlgebra:
+    code = elimination_code(pattern.n, pattern.row_ptr, pattern.col)
+    return _with_order(code.elimination._replace(**pattern.whole), code.library)
+
+
+def dense_algebra(model: CompiledModel) -> LinearAlgebra:
     """Return the dense elimination of a model."""
-    n = rhs.n_out
-    col = _columns(rhs)
-    pattern = Elimination(rhs.row_ptr, ends_of_states(n, rhs.row_ptr, col), col)
-    return LinearAlgebra(pattern, n * n, n, 4, n / 3)
+    n, row_ptr, col, whole = pattern_of(model)
+    e = Elimination(row_ptr, ends_of_states(n, row_ptr, col), col)._replace(**whole)
+    return LinearAlgebra(e, n * n, n, 4, n / 3)
 
 
-def _chosen(rhs: NativeFunction) -> LinearAlgebra:
-    n = rhs.n_out
-    dense = dense_algebra(rhs)
+def _chosen(model: CompiledModel) -> LinearAlgebra:
+    n, dense = model.n_states, dense_algebra(model)
     if n == 0:
         return dense
-    sparse = compiled_algebra(rhs)
+    sparse = compiled_algebra(model)
     if sparse.library is not None:
         return sparse
     cheaper = n >= SPARSE_FROM and 3.0 * products_of(sparse.pattern) + 10.0 * n < n**3 / 3
     return sparse if cheaper else dense
 
 
+def pattern_of(model: CompiledModel) -> Pattern:
+    """Return the pattern of a model's matrix, found out on first use."""
+    return model.kept.get("pattern", lambda: Pattern.of(model))
+
+
 def linear_algebra(model: CompiledModel) -> LinearAlgebra:
     """Return the linear algebra that a model's pattern asks for, found out on first use."""
-    return model.kept.get("linear algebra", lambda: _chosen(model.rhs))
+    return model.kept.get("linear algebra", lambda: _chosen(model))
 
 
 def reordered(model: CompiledModel, values: Any, shift: float) -> LinearAlgebra:
     """Return an elimination with pivots for the matrix at which entries have grown; a small one exchanges rows."""
     if model.n_states < SPARSE_FROM:
-        return dense_algebra(model.rhs)
-    return sparse_algebra(model.rhs, values, shift)
+        return dense_algebra(model)
+    return sparse_algebra(model, values, shift)
 
 
 def exchanging(model: CompiledModel, instead: LinearAlgebra) -> LinearAlgebra:
@@ -147,5 +176,5 @@ def exchanging(model: CompiledModel, instead: LinearAlgebra) -> LinearAlgebra:
     It is for models whose short steps need another order than long ones.  What growth remains is left to Newton's
     method, which shortens steps.
     """
-    algebra = dense_algebra(model.rhs) if model.n_states <= DENSE_TO else instead
+    algebra = dense_algebra(model) if model.n_states <= DENSE_TO else instead
     return algebra._replace(limit=np.inf)

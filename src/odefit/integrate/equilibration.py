@@ -132,7 +132,7 @@ def equilibrate(
                 "asked for; take 'dopri5' or 'ddm' for them, or order = 1"
             )
         task = task._replace(
-            method=selection.method.address, choices=selection.choices, max_steps=selection.max_steps,
+            method=selection.address, choices=selection.choices, max_steps=selection.max_steps,
             second=selection.second(order),
         )  # fmt: skip
         for record in (task, selection.elimination, rest):

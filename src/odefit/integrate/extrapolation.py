@@ -18,15 +18,16 @@ row j, n_j^l times the difference of order l - 1 of its increments, tend to the 
 expansion in the same powers, and exist in rows j >= l.  They are extrapolated over the rows l+1..k: with row l, which
 has the first increment in it, components that are stiff would be off by a thousandfold (on Robertson's reactions with
 k = 7: 2e-5 instead of 2e-8; their lambda is 1).  The polynomial of degree k with these derivatives for l = 1..k-1 and
-with the values T_kk and y0 at both ends is off by O(H^k) in the whole step, as T_k,k-1 is, whose error is estimated.  It
-is linear in the increments:
+with the values T_kk and y0 at both ends is off by O(H^k) in the whole step, as T_k,k-1 is, whose error is estimated.
+It is linear in the increments:
 
     P(theta) = y0 + sum_j sum_i b_ji(theta) d_i^j,       b_ji a polynomial of degree k.
 
-A component that leaves its fast course within the step, which ends on the slow one, has no such derivatives, and P cannot
-follow it.  The coefficient of (theta - 1)^k tells: it is what y0 is off the Taylor polynomial at the end, H^k y^(k)/k! if
-the solution is smooth.  A fourth of it takes part in the error test, which keeps the error between the ends within six
-times the tolerance (measured on four stiff problems at rtol 1e-4 to 1e-8; without it within two hundred times).
+A component that leaves a fast course within the step, which ends on the slow one, has no such derivatives, and P
+cannot follow it.  The coefficient of (theta - 1)^k tells: it is what y0 is off the Taylor polynomial at the end,
+H^k y^(k)/k! if the solution is smooth.  A fourth of it takes part in the error test, which keeps the error between the
+ends within six times the tolerance (measured on four stiff problems at rtol 1e-4 to 1e-8; without it within two hundred
+times).
 
 With the harmonic sequence no increment gets more weight between the ends than at the end, and where all rows begin with
 the same jump (a component far stiffer than the step is long) P has it just once: no order amplifies it.  But

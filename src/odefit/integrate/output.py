@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from odefit.integrate.contract import Status
 from odefit.integrate.gathering import follower, look_once, relate
 from odefit.integrate.moving_output import directions_at_fixed_time, fraction_of_time
 from odefit.integrate.sizes import note_largest
-from odefit.integrate.task import call_sink
+from odefit.integrate.task import call_sink, elimination_at, task_at
 from odefit.native.kernel import kernel
+
+_OK = int(Status.OK)
 
 
 @kernel(inline=True)
@@ -42,19 +45,31 @@ def _waits(task, index, piece):
     return task.after.size > 0 and task.after[index] != 0 and task.times[index] >= task.ends[piece]
 
 
-def rest_of_output(current: Any) -> Any:
-    """Return the kernel that hands over what waits for the last event of a task."""
+def output_at_ends(method: Any) -> tuple[Any, Any, Any]:
+    """Return the kernels for what is handed over where the loop over time begins and ends.
+
+    The first one is called before all pieces, the second one where a piece begins, and the third one behind all of
+    them, for what waits for the last event.  These are told `at`: time, whether it is the start, status and what to
+    blame.  All return status, what to blame and which output is next.  States of equations in several derivatives are
+    made consistent first, by the second one: this needs what holds in the piece.
+    """
+    current, consistent = method.current, method.consistent
 
     @kernel(inline=True, allocating=True)
-    def write_rest(table, i, task, room, next_time, gathering, scratch):
+    def show(room):
+        """Put the states where the method stands in the place of output."""
+        y, s, s2, row = current(room)
+        for j in range(room.y_out.shape[1]):
+            room.y_out[0, j] = y[row, j]
+        for j in range(room.s_out.shape[1]):
+            room.s_out[0, j] = s[row, j]
+        for j in range(room.s2_out.shape[1]):
+            room.s2_out[0, j] = s2[row, j]
+
+    @kernel(inline=True)
+    def write_all(table, i, task, room, next_time, gathering, scratch):
         if next_time < task.times.size:
-            y, s, s2, row = current(room)
-            for j in range(room.y_out.shape[1]):
-                room.y_out[0, j] = y[row, j]
-            for j in range(room.s_out.shape[1]):
-                room.s_out[0, j] = s[row, j]
-            for j in range(room.s2_out.shape[1]):
-                room.s2_out[0, j] = s2[row, j]
+            show(room)
             if gathering[0]:
                 look_once(table, i, room, scratch, task.times[next_time])
         while next_time < task.times.size:
@@ -64,7 +79,54 @@ def rest_of_output(current: Any) -> Any:
             next_time += 1
         return next_time
 
-    return write_rest
+    if consistent is None:
+
+        @kernel(inline=True)
+        def begin_output(table, i, room, next_time, gathering, scratch):
+            task = task_at(table, i)
+            return _OK, -1, write_initial(table, i, task, room, task.start, next_time, gathering, scratch)
+
+        @kernel(inline=True)
+        def open_piece(table, i, room, at, next_time, gathering, scratch):
+            return at[2], at[3], next_time
+
+        @kernel(inline=True)
+        def write_rest(table, i, room, at, next_time, gathering, scratch):
+            return at[2], at[3], write_all(table, i, task_at(table, i), room, next_time, gathering, scratch)
+
+        return begin_output, open_piece, write_rest
+
+    @kernel(inline=True)
+    def begin_output(table, i, room, next_time, gathering, scratch):
+        task, elimination, status, cause = task_at(table, i), elimination_at(table, i), _OK, -1
+        if task.ends.size == 0:  # there is no piece
+            status, cause = consistent(task, elimination, room, task.start)
+            if status == _OK:
+                show(room)
+                next_time = write_initial(table, i, task, room, task.start, next_time, gathering, scratch)
+        return status, cause, next_time
+
+    @kernel(inline=True)
+    def open_piece(table, i, room, at, next_time, gathering, scratch):
+        (t, is_start, status, cause), task, elimination = at, task_at(table, i), elimination_at(table, i)
+        if status != _OK:
+            return status, cause, next_time
+        status, blamed = consistent(task, elimination, room, t)
+        if status == _OK and is_start:
+            show(room)
+            next_time = write_initial(table, i, task, room, task.start, next_time, gathering, scratch)
+        return status, (cause if status == _OK else blamed), next_time
+
+    @kernel(inline=True)
+    def write_rest(table, i, room, at, next_time, gathering, scratch):
+        (t, _, status, cause), task, elimination = at, task_at(table, i), elimination_at(table, i)
+        if next_time < task.times.size:
+            status, blamed = consistent(task, elimination, room, t)
+            if status != _OK:
+                return status, blamed, next_time
+        return status, cause, write_all(table, i, task, room, next_time, gathering, scratch)
+
+    return begin_output, open_piece, write_rest
 
 
 def output_within_steps(name: str, interpolate: Any) -> Any:

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from odefit.compile import CompiledModel
+from odefit.errors import OdefitError
 from odefit.integrate.contract import Array, Integrator, Status, StepGrid
-from odefit.integrate.elimination import LinearAlgebra, exchanging, reordered
+from odefit.integrate.elimination import LinearAlgebra, exchanging, pattern_of, reordered
 from odefit.native.linear_systems import Elimination
 
 if TYPE_CHECKING:
@@ -60,7 +61,11 @@ class Selection:
 
     def __init__(self, choice: Integrator, model: CompiledModel, rtol: float, max_steps: int) -> None:
         self._choice, self._model = choice, model
-        self._candidates = choice.candidates(rtol)
+        self._candidates = tuple(one for one in choice.candidates(rtol) if one.method.solves(model))
+        if not self._candidates:
+            raise OdefitError(
+                f"the integrator '{choice.name}' cannot solve equations in several derivatives; take 'auto', 'ddm' or 'limex'"
+            )
         self._limit = self._patience = max_steps
         self._number = 0
         self._trouble: Array | None = None
@@ -87,6 +92,11 @@ class Selection:
             self.algebra = None
 
     @property
+    def address(self) -> int:
+        """Where the kernel of the method is."""
+        return self.method.address_for(self._model)
+
+    @property
     def elimination(self) -> Elimination:
         """What the kernel is told of the linear algebra.
 
@@ -95,7 +105,7 @@ class Selection:
         if self.algebra is None:
             return _NO_ALGEBRA
         if self._trouble is None:
-            self._trouble = np.empty(self._model.rhs.col.size + 1)
+            self._trouble = np.empty(pattern_of(self._model).col.size + 1)
         return self.algebra.told(self._trouble)
 
     def second(self, order: int) -> int:

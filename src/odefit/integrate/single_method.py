@@ -24,8 +24,9 @@ class SingleMethod(Solves):
     ----------
     name
         Of the method; its step grids carry it.
-    kernel
-        What `odefit.integrate.time_loop.time_loop` made of its steps.
+    kernel, equations_kernel
+        What `odefit.integrate.time_loop.time_loop` made of its steps; the second one for equations in several
+        derivatives, None if it does not solve such.
     derivatives
         See `Trajectory`.
     implicit
@@ -42,6 +43,7 @@ class SingleMethod(Solves):
 
     name: str
     kernel: Any
+    equations_kernel: Any = None
     derivatives: str = "discrete"
     implicit: bool = False
     variable_order: bool = False
@@ -53,6 +55,18 @@ class SingleMethod(Solves):
     def address(self) -> int:
         """Where the kernel is; it is compiled, or read from the cache, on first access."""
         return kernel_address(self.kernel, METHOD)
+
+    @cached_property
+    def _equations_address(self) -> int:
+        return kernel_address(self.equations_kernel, METHOD)
+
+    def address_for(self, model: CompiledModel) -> int:
+        """Return where the kernel is that solves the equations of a model."""
+        return self._equations_address if model.in_equations else self.address
+
+    def solves(self, model: CompiledModel) -> bool:
+        """Tell whether it solves equations of this form."""
+        return not model.in_equations or self.equations_kernel is not None
 
     def algebra(self, model: CompiledModel) -> LinearAlgebra:
         """Return the linear algebra that an implicit method begins with."""

@@ -166,7 +166,7 @@ def solve_run(
             else packed(Switching.of(switches, run.occurrences, run.ends, passed, second=order == 2))
         )
         status, t_end, cause, ratio, reached, n_steps, steps, orders = solve_one(
-            (method.address, keeper_address(), rhs.value, rhs.directions, rhs.jacobian,
+            (selection.address, keeper_address(), rhs.value, rhs.directions, rhs.jacobian,
              selection.second(order)),
             (rtol, max_step, selection.max_steps, selection.choices, order, grid is not None,
              switches is not None and switches.moving),

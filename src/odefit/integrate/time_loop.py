@@ -39,7 +39,7 @@ from odefit.integrate.loop_parts import (
     watchers,
 )
 from odefit.integrate.moving_output import next_output
-from odefit.integrate.output import rest_of_output, write_initial
+from odefit.integrate.output import output_at_ends
 from odefit.integrate.present_piece import enter_piece, time_in_task
 from odefit.integrate.sizes import (
     MOST_REPEATS,
@@ -102,6 +102,9 @@ class Method(NamedTuple):
         notes as its order.
     peek(task, room, t, h, t_new, t_out, derivative)
         The same as `interpolate`, for states alone.
+    consistent(task, elimination, room, t)
+        Make the states where the method stands, and their directions, consistent: return status and the state to blame.
+        None for ``y' = f``, where every state is; only methods for equations in several derivatives have it.
     """
 
     stride: int
@@ -115,6 +118,7 @@ class Method(NamedTuple):
     advance: Callable[..., Any]
     current: Callable[..., Any]
     peek: Callable[..., Any]
+    consistent: Callable[..., Any] | None = None
 
 
 @kernel(inline=True)
@@ -176,15 +180,19 @@ def _wanted_next(wanted, unit, h, factor, asked):
     return unit * (h * factor if h >= asked else max(h * factor, asked))
 
 
-@kernel(inline=True)
-def _clear(task, replay):
-    """Let go of what an earlier integration counted and found, and of what tables were asked for in vain."""
+@kernel(inline=True, allocating=True)
+def _cleared(task, replay):
+    """Let go of what an earlier integration counted and found, and of what tables were asked for in vain.
+
+    Returns where it is counted.
+    """
     for j in range(_COUNTERS if replay else task.counts.size):
         task.counts[j] = 0
     for slot in range(task.slots):
         at = 1 + SLOT * slot + REFUSED
         task.u[at], task.u[at + 1] = np.nan, np.nan
     forget_solutions(task)
+    return task.counts
 
 
 @kernel(inline=True)
@@ -204,7 +212,7 @@ def time_loop(name: str, method: Method, *, implicit: bool = False) -> Any:
     In an `implicit` one, states that begin at zero and stay small keep the usual tolerance: what is solved for has
     rounding errors of larger states in it, which may be all there is of a small one.
     """
-    integrate = _loop(name, noting_solutions(method))
+    integrate, explicit = _loop(name, noting_solutions(method)), method.consistent is None
 
     @kernel
     @named(name)
@@ -218,8 +226,9 @@ def time_loop(name: str, method: Method, *, implicit: bool = False) -> Any:
         if pilot:
             if task.ends.size > 0:  # inputs, start and length of the first piece
                 enter_piece(task, switching, bordering_at(table, i).kind.size, 0, 0)
-            start = 0.0 if task.moving != 0 else task.start
-            call_model(task.value, start, task.y0, 0, task.p, task.u, slopes, 0)
+            if explicit:  # else a state that begins at zero counts once it has left it
+                start = 0.0 if task.moving != 0 else task.start
+                call_model(task.value, start, task.y0, 0, task.p, task.u, slopes, 0)
             n_rhs = 1
             begin_pilot(task.aims, task.rtol, task.y0, slopes, sizes, task.atol)
             _write_limits(table, i, (PILOT_RTOL, min(task.max_steps, PILOT_STEPS)))
@@ -261,31 +270,31 @@ def _goes_on(replay, step, behind, awaited, t, t_end, sizes):
 
 def _loop(name: str, method: Method) -> Any:
     """Return the loop over the steps of `method`; with an array of `sizes` it is a pilot, without output."""
-    stride, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance, current, peek = method
+    stride, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance, current, peek, _ = method
     enter, begin_piece, leave = entrance(seed, current), beginner(begin), leaver(current)
     try_step, find = trial(attempt, differentiate), border_finder(name, peek)
-    finish, write_rest = finisher(name, interpolate), rest_of_output(current)
+    finish, (begin_output, open_piece, write_rest) = finisher(name, interpolate), output_at_ends(method)
     watch_rejected, watch_accepted = watchers(interpolate)
 
     @kernel(inline=True, allocating=True)
     def integrate(table, i, order, replay, sizes, largest, taken, orders, n_taken):
         """Integrate task `i` of a table through all its pieces."""
-        task, elimination = task_at(table, i), elimination_at(table, i)
-        counts, pilot = task.counts, sizes.size > 0
-        _clear(task, replay)
+        task, elimination, pilot = task_at(table, i), elimination_at(table, i), sizes.size > 0
+        counts = _cleared(task, replay)
         room, course = make_room(task, elimination, order), new_course(table, i, order, replay)
         scratch, events = scratch_for_output(table, i, room), event_scratch(task, switching_at(table, i), order)
         gather, derives, watched = aggregates_of(table, i), order >= 1 and task.n_directions > 0, course.size > 0
-        status, cause, ratio_most, wanted = _OK, -1, 0.0, 0.0
-        t, h, asked, rejected, attempts, step = task.start, 0.0, 0.0, 0, 0, 0
+        t, h, asked, ratio_most, wanted, rejected, attempts, step = task.start, 0.0, 0.0, 0.0, 0.0, 0, 0, 0
         next_time, kink, begun, border = task.times.size if pilot else 0, 0, n_taken, -1
         piece = np.int64(0)  # no literal, for which all that is handed it would be compiled once more
-        next_time = write_initial(table, i, task, room, t, next_time, gather, scratch)
+        status, cause, next_time = begin_output(table, i, room, next_time, gather, scratch)
         while status == _OK and piece < task.ends.size and task.n > 0:
             is_start = piece == 0 and border < 0
             t, t_end, unit, status, cause = enter(
                 table, i, task, elimination, room, piece, order, t, course, events, cause
             )
+            at = (t, is_start, status, cause)
+            status, cause, next_time = open_piece(table, i, room, at, next_time, gather, scratch)
             begun, was_nonfinite = n_taken if border < 0 else begun, False
             behind, awaited = end_of_stretch(table, i, replay, order, course, piece, step, counts[_COUNTERS + piece])
             if status == _OK and t < t_end:  # several events at one time have nothing between them
@@ -342,7 +351,7 @@ def _loop(name: str, method: Method) -> Any:
                     table, i, room, piece, order, course, events, cause, border, step, behind
                 )
         if status == _OK and not pilot:
-            next_time = write_rest(table, i, task, room, next_time, gather, scratch)
+            status, cause, next_time = write_rest(table, i, room, (t, False, status, cause), next_time, gather, scratch)
         t, status = time_in_task(task, t), _or_refused(task, status)
         keep_alive((room.pool, scratch, events, course))
         counts[0], counts[1] = attempts - rejected, rejected

@@ -80,7 +80,11 @@ def _explain_after_operand(before: Token, token: Token) -> str:
     if token.type == "COMPARE":
         return "comparisons do not chain; write 'a < b and b < c'"
     if token.type == "PRIME":
-        return f"a derivative stands only on the left: {before.value}' = rate; define the rate and use its name"
+        name = before.value if before.type == "NAME" else "x"
+        return (
+            f"a derivative stands only on the left: define the rate, {name}' = rate, and use its name, or bring all "
+            "terms with derivatives to the left, a*x' + b*y' = ..."
+        )
     if token.type == "COMMA":
         return "',' stands only between the arguments of a function; decimals are written with a point: 0.5"
     if token.type == "RPAR":

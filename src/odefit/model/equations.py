@@ -47,6 +47,9 @@ class Equations:
     algebraic, implicit
         Those of the definitions that are algebraic unknowns, and the blocks in which these are solved for, see
         `odefit.model.implicit`.
+    mass, written
+        Coefficients of derivatives, by row and state, and the equations of these rows, for messages; see
+        `odefit.model.mass_rows`.  Empty for explicit differential equations.
     """
 
     time: str
@@ -63,7 +66,11 @@ class Equations:
     gathered: Mapping[str, Gathered] = field(default_factory=dict)
     algebraic: tuple[str, ...] = ()
     implicit: tuple[Block, ...] = ()
+    mass: Mapping[str, Mapping[str, SX]] = field(default_factory=dict)
+    written: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name in ("rhs", "initial", "definitions", "symbols", "tables", "gathered"):
+        rows = {row: MappingProxyType(dict(coefficients)) for row, coefficients in self.mass.items()}
+        object.__setattr__(self, "mass", rows)
+        for name in ("rhs", "initial", "definitions", "symbols", "tables", "gathered", "mass", "written"):
             object.__setattr__(self, name, MappingProxyType(dict(getattr(self, name))))

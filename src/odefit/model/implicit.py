@@ -33,6 +33,10 @@ LARGEST_BLOCK = 50
 """Unknowns that can be solved for together: the inverse is dense, and the code of derivatives grows with its cube."""
 
 _MARK = "~"
+_NO_UNKNOWN = (
+    "this equation holds no algebraic unknown; if it constrains states, the index is higher than 1: differentiate the "
+    "constraint in time until an unknown stands in it, and keep the constraint itself as an invariant"
+)
 _binary: Any = SX.binary
 _unary: Any = SX.unary
 
@@ -191,7 +195,7 @@ def _blocks(found: list[list[int]], names: list[str], texts: list[str]) -> list[
     n = len(found)
     for number, unknowns in enumerate(found):
         if not unknowns:
-            raise StructureFault("this equation holds no algebraic unknown", equation=number)
+            raise StructureFault(_NO_UNKNOWN, equation=number)
     for number, name in enumerate(names):
         if not any(number in unknowns for unknowns in found):
             raise StructureFault(f"the algebraic unknown '{name}' stands in no equation 0 = ...", unknown=name)

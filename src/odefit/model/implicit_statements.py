@@ -38,7 +38,7 @@ def read_unknowns(
     if not algebraic:
         advice = "declare the unknown, algebraic x ~ 0.5 say"
         raise error_at(text, equations[0].name, f"this equation has no algebraic unknown; {advice}")
-    _check_guesses(text, algebraic, needs, namespace)
+    check_guesses(text, algebraic, needs, namespace)
     guesses = {name: lower(text, one.right, before) for name, one in algebraic.items()}
     lowered = [(lower(text, one.right, namespace), one.written) for one in equations]
     try:
@@ -54,7 +54,7 @@ def read_unknowns(
         raise unsupported_at(text, equations[0].name, str(error.args[0])) from None
 
 
-def _check_guesses(
+def check_guesses(
     text: str, algebraic: Mapping[str, Statement], needs: Mapping[str, Sequence[str]], namespace: Namespace
 ) -> None:
     """Refuse guesses that depend on what changes along the trajectory."""

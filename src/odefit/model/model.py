@@ -13,7 +13,7 @@ from casadi import SX
 
 from odefit.errors import ModelError, nearest
 from odefit.model.aggregates import Aggregates, with_gathered
-from odefit.model.arithmetic import add
+from odefit.model.arithmetic import add, multiply
 from odefit.model.dependencies import Cycle, evaluation_order, symbols_in
 from odefit.model.equations import Equations
 from odefit.model.events import TimeEvent, held_name, rate_name
@@ -23,7 +23,7 @@ from odefit.model.lowering import Namespace, expression_from_text
 from odefit.model.names import initial_name
 from odefit.model.packing import packed_expressions, unpacked_expressions
 from odefit.model.reading import read_equations
-from odefit.model.tracing import Initial, Traced, trace_equations
+from odefit.model.tracing import Initial, Traced, TracedMass, TracedResidual, trace_equations
 
 _NOTHING: Mapping[Any, Any] = MappingProxyType({})
 
@@ -37,21 +37,17 @@ class Model(Equations):
 
     Attributes
     ----------
-    mass
-        Entries of the mass matrix; empty for explicit differential equations.
     source
         The text the model was read from, if it was.
     kept
         What later stages made of it.
     """
 
-    mass: Mapping[Any, Any] = field(default_factory=lambda: _NOTHING)
     source: str | None = None
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        object.__setattr__(self, "mass", MappingProxyType(dict(self.mass)))
         lacking = {name: SX.sym(name) for name in map(initial_name, self.shown) if name not in self.symbols}
         object.__setattr__(self, "symbols", MappingProxyType({**self.symbols, **lacking}))
 
@@ -62,8 +58,8 @@ class Model(Equations):
         Parameters
         ----------
         text
-            Statements ``x' = expr``, ``x(0) = expr``, ``name = expr``, ``algebraic x ~ guess`` with ``0 = expr``, ``at
-            t=expr: x += expr`` and ``when x > expr: x = expr``, one a line.
+            Statements ``x' = expr``, ``a*x' + b*y' = expr``, ``x(0) = expr``, ``name = expr``, ``algebraic x ~ guess``
+            with ``0 = expr``, ``at t=expr: x += expr`` and ``when x > expr: x = expr``, one a line.
         time
             Name of the independent variable.
         tables
@@ -82,7 +78,7 @@ class Model(Equations):
     @classmethod
     def from_function(
         cls,
-        rhs: Traced,
+        rhs: Traced | None,
         states: Sequence[str],
         parameters: Sequence[str],
         initial: Initial,
@@ -91,6 +87,8 @@ class Model(Equations):
         time: str = "t",
         algebraic: Mapping[str, Any] | None = None,
         equations: Traced | None = None,
+        mass: TracedMass | None = None,
+        residual: TracedResidual | None = None,
     ) -> Model:
         """Trace a Python function once.
 
@@ -112,8 +110,20 @@ class Model(Equations):
         equations
             ``equations(t, y, p)`` that returns a dict from a name, for messages, to what must be zero; as many as
             there are algebraic unknowns.
+        mass
+            ``mass(t, y, p)`` that returns a dict from row to a dict from state to coefficient, for equations in several
+            derivatives: the sum of coefficients times derivatives is what `rhs` returns for that row.  Rows have any
+            names.  A row that is not there is ``x' = ...`` if it has the name of a state, and ``0 = ...`` otherwise.
+        residual
+            ``residual(t, y, ydot, p)`` in the place of `rhs` (which is None) and `mass`, with `ydot.name`; returns a
+            dict from a name, for messages, to what must be zero, linear in the derivatives.
+
+        With `mass` or `residual` there are as many rows, with those of `equations`, as states and algebraic unknowns.
+        Algebraic unknowns are then states, whose guesses are their initial values.
         """
-        traced = trace_equations(rhs, states, parameters, initial, observables, time, algebraic, equations)
+        traced = trace_equations(
+            rhs, states, parameters, initial, observables, time, algebraic, equations, mass, residual
+        )
         return cls._of(traced, source=None)
 
     @classmethod
@@ -132,8 +142,9 @@ class Model(Equations):
         Aggregates over time and values at a time are taken up by `aggregates`, and refused without.
         """
         symbols = {name: self.symbols[name] for name in (*self.names, *self.initial_values)}
+        started = [name for name in self.shown if name not in self.algebraic_states]
         names = Namespace(
-            self.time, self.shown, {**symbols, **further}, {**tables, **self.tables}, aggregates, self._held_parameters
+            self.time, started, {**symbols, **further}, {**tables, **self.tables}, aggregates, self._held_parameters
         )
         return expression_from_text(text, names)
 
@@ -141,6 +152,17 @@ class Model(Equations):
     def shown(self) -> tuple[str, ...]:
         """The states that are not held: those with an equation of their own."""
         return self.states[: len(self.states) - len(self.held)]
+
+    @cached_property
+    def algebraic_states(self) -> tuple[str, ...]:
+        """The states whose derivative stands in no equation: their initial value is a guess."""
+        differential = {name for row in self.mass.values() for name in row}
+        return tuple(name for name in self.states if name in self.mass and name not in differential)
+
+    @cached_property
+    def coefficients(self) -> tuple[SX, ...]:
+        """All coefficients of derivatives in `mass`, row by row."""
+        return tuple(one for row in self.mass.values() for one in row.values())
 
     @cached_property
     def intervals(self) -> tuple[str, ...]:
@@ -182,19 +204,29 @@ class Model(Equations):
     def with_rates(self, targets: tuple[str, ...]) -> Model:
         """Return the model with a held state, 0 at the start, for the rate at which something is given to each target.
 
-        The rate is added to the right side of the target.  Targets that have one already get no other; the same
-        targets always give the same model.
+        The rate r is added to the right side of the target x, so that x' is greater by r.  Where x' stands in rows of
+        `mass`, B_ix r is added to the right side of each row i: B (y' - r e_x) = f.  Targets that have a rate already
+        get no other; the same targets always give the same model.
         """
         lacking = tuple(name for name in targets if rate_name(name) not in self.symbols)
         return self.kept.get(("rates", lacking), lambda: self._with_rates(lacking)) if lacking else self
 
     def _with_rates(self, targets: tuple[str, ...]) -> Model:
         rates = {rate_name(name): SX.sym(rate_name(name)) for name in targets}
-        given = {name: add(self.rhs[name], rates[rate_name(name)]) for name in targets}
+        given = dict(self.rhs)
+        for name in targets:
+            rate = rates[rate_name(name)]
+            if name in self.algebraic_states:
+                raise ModelError(f"'{name}' is an algebraic unknown, to which nothing can be given")
+            if name not in self.mass:
+                given[name] = add(given[name], rate)
+            for row, coefficients in self.mass.items():
+                if name in coefficients:
+                    given[row] = add(given[row], multiply(coefficients[name], rate))
         return replace(
             self,
             states=(*self.states, *rates),
-            rhs={**self.rhs, **given, **dict.fromkeys(rates, SX(0.0))},
+            rhs={**given, **dict.fromkeys(rates, SX(0.0))},
             initial={**self.initial, **dict.fromkeys(rates, SX(0.0))},
             symbols={**self.symbols, **rates},
             held=(*self.held, *rates),
@@ -251,6 +283,7 @@ class Model(Equations):
             self,
             states=(*self.states, *holding.symbols),
             rhs={**held(self.rhs), **zero},
+            mass={row: held(coefficients) for row, coefficients in self.mass.items()},
             initial={**self.initial, **holding.initial},
             definitions={name: holding.definition(name, formula) for name, formula in definitions.items()},
             symbols={**self.symbols, **holding.symbols},

@@ -16,7 +16,7 @@ from odefit.model.aggregates import Gathered
 from odefit.model.events import StateEvent, TimeEvent
 from odefit.model.implicit import Block
 
-_MAPPINGS = ("rhs", "initial", "definitions", "mass")
+_MAPPINGS = ("rhs", "initial", "definitions")
 
 
 def packed_expressions(state: Mapping[str, Any]) -> dict[str, Any]:
@@ -25,6 +25,7 @@ def packed_expressions(state: Mapping[str, Any]) -> dict[str, Any]:
     blocks = [one.symbol for one in state["implicit"]]
     symbols = [*state["symbols"].values(), *state["tables"].values(), *blocks]
     expressions = [value for name in _MAPPINGS for value in state[name].values()]
+    expressions += [value for row in state["mass"].values() for value in row.values()]
     expressions += [value for event in state["events"] for value in (event.time, *event.changes.values())]
     expressions += [value for event in state["state_events"] for value in (event.condition, *event.changes.values())]
     gathered = state["gathered"].values()
@@ -34,6 +35,8 @@ def packed_expressions(state: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **state,
         **keys,
+        "mass": tuple((row, tuple(coefficients)) for row, coefficients in state["mass"].items()),
+        "written": dict(state["written"]),
         "events": tuple((tuple(event.changes), event.text, event.first) for event in state["events"]),
         "state_events": tuple(
             (tuple(event.changes), event.text, event.stop, event.initially) for event in state["state_events"]
@@ -54,6 +57,7 @@ def unpacked_expressions(packed: Mapping[str, Any]) -> dict[str, Any]:
     symbols = function.sx_in()
     expressions: Iterator[Any] = iter(function.call(symbols))
     mappings = {name: {key: next(expressions) for key in packed[name]} for name in _MAPPINGS}
+    mass = {row: {name: next(expressions) for name in names} for row, names in packed["mass"]}
     events = tuple(
         TimeEvent(next(expressions), {name: next(expressions) for name in changed}, text, first)
         for changed, text, first in packed["events"]
@@ -72,6 +76,7 @@ def unpacked_expressions(packed: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **packed,
         **mappings,
+        "mass": mass,
         "events": events,
         "state_events": state_events,
         "gathered": gathered,

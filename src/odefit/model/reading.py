@@ -22,7 +22,9 @@ from odefit.model.holding import (
     time_events,
 )
 from odefit.model.implicit_statements import read_unknowns
+from odefit.model.linear_terms import state_of_derivative
 from odefit.model.lowering import Namespace, fault_of_value, lower
+from odefit.model.mass_statements import read_mass, states_in
 from odefit.model.names import CONSTANTS, checked_time, initial_name
 from odefit.model.nodes import Call, Name, walk
 from odefit.model.statements import Statement, read_statement
@@ -49,7 +51,9 @@ def read_equations(text: str, time: str = "t", tables: Collection[str] | None = 
     time = checked_time(time)
     read: _Read = [_read(text, tokens, time) for tokens in statements(text)]
     events = [one for one in read if isinstance(one, EventStatement)]
-    rhs = _of_kind(text, read, "derivative")
+    plain = [one for one in read if isinstance(one, Statement)]
+    _of_kind(text, read, "derivative")  # refuses a second x' = ...
+    rhs, in_several = states_in(plain), any(one.kind == "mass" for one in plain)
     definitions = _of_kind(text, read, "definition")
     initial = _of_kind(text, read, "initial")
     algebraic = _of_kind(text, read, "algebraic")
@@ -74,28 +78,34 @@ def read_equations(text: str, time: str = "t", tables: Collection[str] | None = 
     before = Namespace(time, rhs.keys(), symbols, table_symbols)
     namespace = Namespace(time, rhs.keys(), {**symbols, **holding.parameters}, table_symbols, aggregates)
     formulas = {name: holding.definition(name, lower(text, one.right, namespace)) for name, one in definitions.items()}
-    blocks, unknowns = read_unknowns(text, algebraic, _equations(read), formulas, names, before, namespace)
+    solved, further = ({}, algebraic) if in_several else (algebraic, {})  # unknowns that become states are `further`
+    rows = read_mass(text, plain, further, formulas, names, namespace) if in_several else None
+    equations = [] if in_several else _equations(read)
+    blocks, unknowns = read_unknowns(text, solved, equations, formulas, names, before, namespace)
     names |= {name: [symbol.name() for symbol in symbols_in(one)] for name, one in unknowns.items()}
     _check_acyclic(text, {**with_formula, **algebraic}, names)
-    _check_initial_dependence(text, initial, {time, *rhs}, names, time)
-    check_times(text, events, time, rhs, names)
-    equations = Equations(
+    _check_initial_dependence(text, initial, {time, *rhs, *further}, names, time)
+    check_times(text, events, time, (*rhs, *further), names)
+    right_sides = rows.rhs if rows else {name: lower(text, one.right, namespace) for name, one in rhs.items()}
+    starts = {name: initial[name] for name in rhs} | further
+    read_all = Equations(
         time=time,
-        states=(*rhs, *holding.symbols),
+        states=(*rhs, *further, *holding.symbols),
         parameters=parameters,
-        rhs={name: lower(text, one.right, namespace) for name, one in rhs.items()}
-        | dict.fromkeys(holding.symbols, SX(0.0)),
-        initial={name: lower(text, initial[name].right, before) for name in rhs} | dict(holding.initial),
+        rhs=right_sides | dict.fromkeys(holding.symbols, SX(0.0)),
+        initial={name: lower(text, one.right, before) for name, one in starts.items()} | dict(holding.initial),
         definitions={**formulas, **unknowns},
         symbols={**symbols, **holding.symbols},
         tables={name: table_symbols[name] for name in called},
         events=time_events(text, events, holding, before, namespace),
         state_events=state_events(text, events, holding, namespace),
         held=tuple(holding.symbols),
-        algebraic=tuple(algebraic),
+        algebraic=tuple(solved),
         implicit=blocks,
+        mass=rows.mass if rows else {},
+        written=rows.written if rows else {},
     )
-    return with_gathered(equations, aggregates.gathered)
+    return with_gathered(read_all, aggregates.gathered)
 
 
 def _read(text: str, tokens: Sequence[Token], time: str) -> Statement | EventStatement:
@@ -199,6 +209,8 @@ def _parameters(
                 continue
             name = node.token.value
             if name in names or name == time or name in rhs or name in definitions or name in CONSTANTS:
+                continue
+            if state_of_derivative(name) is not None:
                 continue
             fault = fault_of_value(name, time, tables)
             if fault is not None:

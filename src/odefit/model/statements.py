@@ -1,6 +1,7 @@
 """Statements: the left side says what an equation defines.
 
 x' = expr           differential equation
+a*x' + b*y' = expr  equation in several derivatives, linear in them
 x(0) = expr         initial value
 name = expr         definition
 algebraic x ~ expr  algebraic unknown, with a guess
@@ -13,15 +14,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Literal
 
 from odefit.model.diagnosis import explain_character
 from odefit.model.grammar import parse
+from odefit.model.linear_terms import derivatives_in, with_joined_primes
 from odefit.model.names import fault_of_name
 from odefit.model.nodes import Node
 from odefit.model.tokens import Token, error_at, unsupported_at
 
-Kind = Literal["derivative", "initial", "definition", "algebraic", "equation"]
+Kind = Literal["derivative", "initial", "definition", "algebraic", "equation", "mass"]
 
 _UNSUPPORTED = {
     "field": "fields over a grid",
@@ -42,22 +45,25 @@ class Statement:
     kind
         What it defines.
     name
-        The name on the left side; the zero of an equation.
+        The name on the left side; the zero of an equation; the first token of an equation in several derivatives.
     right
         The right side; of an algebraic unknown the guess.
     written
         The text of an equation.
+    left
+        The left side of an equation in several derivatives, in which ``x'`` is a name.
     """
 
     kind: Kind
     name: Token
     right: Node
     written: str = ""
+    left: Node | None = None
 
     @property
     def expressions(self) -> tuple[Node, ...]:
         """All expressions in it."""
-        return (self.right,)
+        return (self.right,) if self.left is None else (self.left, self.right)
 
 
 def read_statement(text: str, tokens: Sequence[Token], time: str) -> Statement:
@@ -73,12 +79,37 @@ def read_statement(text: str, tokens: Sequence[Token], time: str) -> Statement:
     if [token.type for token in left] == ["NUMBER"] and float(left[0].value) == 0.0:
         return Statement("equation", left[0], parse(text, right), _written(text, tokens))
     kind = _SHAPES.get(tuple(token.type for token in left))
+    if kind is None and _is_in_derivatives(left):
+        return _read_in_derivatives(text, tokens, split, time)
     if kind is None or (kind == "initial" and float(left[2].value) != 0.0):
         raise _explain_left(text, tokens[split], left, time)
     fault = fault_of_name(left[0].value, time)
     if fault is not None:
         raise error_at(text, left[0], fault)
-    return Statement(kind, left[0], parse(text, right))
+    return Statement(kind, left[0], parse(text, right), _written(text, tokens) if kind == "derivative" else "")
+
+
+def _is_in_derivatives(left: Sequence[Token]) -> bool:
+    """Tell whether a left side is an expression with derivatives, whatever else is wrong with it."""
+    kinds = [token.type for token in left]
+    if "PRIME" not in kinds or kinds[-1] in ("SIGN", "SCALE", "OTHER"):
+        return False
+    return kinds[0] != "NAME" or kinds[1] != "PRIME" or kinds[2] not in ("PRIME", "LPAR")
+
+
+def _read_in_derivatives(text: str, tokens: Sequence[Token], split: int, time: str) -> Statement:
+    """Read ``a*x' + b*y' = expr``."""
+    joined = with_joined_primes(tokens[:split])
+    for before, token in pairwise(joined):
+        if token.type == "PRIME" and before.type == "NAME":
+            name = before.value.rstrip("'")
+            raise error_at(text, token, f"only first derivatives; write two equations: {name}' = v and v' = ...")
+    left = parse(text, joined)
+    for name, token in derivatives_in(left).items():
+        fault = fault_of_name(name, time)
+        if fault is not None:
+            raise error_at(text, token, fault)
+    return Statement("mass", joined[0], parse(text, tokens[split + 1 :]), _written(text, tokens), left)
 
 
 def _read_algebraic(text: str, tokens: Sequence[Token], time: str) -> Statement:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
 import casadi as ca
@@ -16,10 +17,16 @@ from odefit.model.equations import Equations
 from odefit.model.expression import Expression
 from odefit.model.implicit import StructureFault, implicit_definitions
 from odefit.model.lowering import Namespace, expression_from_text
+from odefit.model.mass_rows import structured_rows
 from odefit.model.names import checked_name, checked_time, initial_name, normal_form
+from odefit.model.row_elimination import Row
+from odefit.model.row_matching import MassFault
 from odefit.model.table_calls import table_of_symbol
+from odefit.model.traced_rows import rows_of_equations, rows_of_mass, rows_of_residuals
 
 Traced = Callable[[Any, Any, Any], Mapping[str, Any]]
+TracedMass = Callable[[Any, Any, Any], Mapping[str, Mapping[str, Any]]]
+TracedResidual = Callable[[Any, Any, Any, Any], Mapping[str, Any]]
 Initial = Mapping[str, Any] | Callable[[Any], Mapping[str, Any]]
 
 
@@ -59,7 +66,7 @@ class Values:
 
 
 def trace_equations(
-    rhs: Traced,
+    rhs: Traced | None,
     states: Sequence[str],
     parameters: Sequence[str],
     initial: Initial,
@@ -67,34 +74,41 @@ def trace_equations(
     time: str = "t",
     algebraic: Mapping[str, Any] | None = None,
     equations: Traced | None = None,
+    mass: TracedMass | None = None,
+    residual: TracedResidual | None = None,
 ) -> Equations:
     """Trace the functions of `Model.from_function`, which describes the arguments."""
+    _check_functions(rhs, mass, residual)
     time = checked_time(time)
     state_names = _checked_names(states, "state", time)
     parameter_names = _checked_names(parameters, "parameter", time)
     unknown_names = _checked_names(algebraic or (), "algebraic unknown", time)
     symbols = {name: SX.sym(name) for name in (time, *state_names, *parameter_names, *unknown_names)}
+    slopes = {name: SX.sym(f"{name}'") for name in state_names} if residual is not None else {}
     _refuse_repeated((*state_names, *parameter_names, *unknown_names))
     t = Expression(symbols[time])
     role = "state or algebraic unknown" if unknown_names else "state"
     y = Values(role, {name: symbols[name] for name in (*state_names, *unknown_names)})
     p = Values("parameter", {name: symbols[name] for name in parameter_names})
 
-    derivatives = _by_state(_call(rhs, "rhs", t, y, p), state_names, "rhs")
+    right_sides: dict[str, SX] = {}
+    if residual is not None:
+        right_sides = _traced("residual", _call(residual, "residual", t, y, Values("derivative of a state", slopes), p))
+    elif rhs is not None:
+        returned = _call(rhs, "rhs", t, y, p)
+        right_sides = _traced("rhs of", _by_state(returned, state_names, "rhs") if mass is None else returned)
+    coefficients = {} if mass is None else _traced_mass(_call(mass, "mass", t, y, p))
     observed = {} if observables is None else _call(observables, "observables", t, y, p)
-    right_sides = {name: _traced_value(value, f"rhs of {name!r}") for name, value in derivatives.items()}
-    definitions = {
-        checked_name(name, "observable", time): _traced_value(value, f"observable {name!r}")
-        for name, value in observed.items()
-    }
-    zeros = {} if equations is None else _call(equations, "equations", t, y, p)
-    residuals = {str(name): _traced_value(value, f"equation {name!r}") for name, value in zeros.items()}
+    definitions = {checked_name(name, "observable", time): one for name, one in _traced("observable", observed).items()}
+    residuals = {} if equations is None else _traced("equation", _call(equations, "equations", t, y, p))
     named = (*state_names, *parameter_names, *unknown_names, *definitions)
     _refuse_repeated(named)
-    tables = _unite_tables(right_sides, definitions, residuals)
+    tables = _unite_tables(right_sides, definitions, residuals, *coefficients.values())
     _refuse_repeated((*named, *tables))
     every = {**{f"equation {name}": one for name, one in residuals.items()}, **right_sides, **definitions}
-    _refuse_foreign(every, {**symbols, **{f"{name}()": one for name, one in tables.items()}})
+    every |= {f"mass of {row}, {name}": one for row, entries in coefficients.items() for name, one in entries.items()}
+    own_tables = {f"{name}()": one for name, one in tables.items()}
+    _refuse_foreign(every, {**symbols, **own_tables, **{f"{name}'": one for name, one in slopes.items()}})
 
     symbols |= {name: SX.sym(name) for name in (*definitions, *map(initial_name, state_names))}
     initial_values = _by_state(_call(initial, "initial", p) if callable(initial) else initial, state_names, "initial")
@@ -106,19 +120,83 @@ def trace_equations(
     }
     _refuse_foreign({**starts, **guesses}, symbols)
     _refuse_varying("guess", guesses, dict.fromkeys(unknown_names, symbols[time]) | definitions, namespace)
-    try:
-        blocks, calls = implicit_definitions(
-            guesses, [(one, f"0 = ... of {name!r}") for name, one in residuals.items()], definitions, symbols
-        )
-    except StructureFault as fault:
-        where = "" if fault.equation is None else f"equation {list(residuals)[fault.equation]!r}: "
-        raise ModelError(f"{where}{fault}") from None
-    definitions |= calls
-    _refuse_varying("initial value", starts, definitions, namespace)
-    return Equations(
-        time, state_names, parameter_names, right_sides, starts, definitions, symbols, tables,
-        algebraic=unknown_names, implicit=blocks,
-    )  # fmt: skip
+    traced = _Traced(right_sides, residuals, definitions, starts, guesses, namespace)
+    if mass is None and residual is None:
+        return traced.with_blocks(parameter_names)
+    if residual is not None:
+        return traced.with_rows(parameter_names, rows_of_residuals(right_sides, slopes))
+    by_row = {_normal(name): one for name, one in right_sides.items()}
+    return traced.with_rows(parameter_names, rows_of_mass(by_row, coefficients, state_names))
+
+
+@dataclass(frozen=True, eq=False)
+class _Traced:
+    """What the functions returned, checked; the namespace is that of the states with a derivative."""
+
+    sides: dict[str, SX]
+    residuals: dict[str, SX]
+    definitions: dict[str, SX]
+    starts: dict[str, SX]
+    guesses: dict[str, SX]
+    names: Namespace
+
+    def with_blocks(self, parameters: tuple[str, ...]) -> Equations:
+        """Return explicit differential equations, in which algebraic unknowns are solved for."""
+        written = [(one, f"0 = ... of {name!r}") for name, one in self.residuals.items()]
+        try:
+            blocks, calls = implicit_definitions(self.guesses, written, self.definitions, self.names.symbols)
+        except StructureFault as fault:
+            where = "" if fault.equation is None else f"equation {list(self.residuals)[fault.equation]!r}: "
+            raise ModelError(f"{where}{fault}") from None
+        definitions = self.definitions | calls
+        _refuse_varying("initial value", self.starts, definitions, self.names)
+        return Equations(
+            self.names.time, tuple(self.names.states), parameters, self.sides, self.starts, definitions,
+            self.names.symbols, self.names.tables, algebraic=tuple(self.guesses), implicit=blocks,
+        )  # fmt: skip
+
+    def with_rows(self, parameters: tuple[str, ...], rows: list[Row]) -> Equations:
+        """Return equations in several derivatives, of which algebraic unknowns are states."""
+        states = (*self.names.states, *self.guesses)
+        try:
+            found = structured_rows(
+                [*rows, *rows_of_equations(self.residuals)], states, self.names.symbols, self.definitions
+            )
+        except MassFault as fault:
+            raise ModelError(str(fault)) from None
+        _refuse_varying("initial value", self.starts, self.definitions, replace(self.names, states=states))
+        return Equations(
+            self.names.time, states, parameters, found.rhs, {**self.starts, **self.guesses}, self.definitions,
+            self.names.symbols, self.names.tables, mass=found.mass, written=found.written,
+        )  # fmt: skip
+
+
+def _check_functions(rhs: object, mass: object, residual: object) -> None:
+    """Refuse functions that say the same, or too little."""
+    if residual is not None and (rhs is not None or mass is not None):
+        raise ModelError("residual says all that rhs and mass do; give None for rhs, and no mass")
+    if residual is None and rhs is None:
+        raise ModelError("rhs is None; give the right sides, or a residual function")
+
+
+def _traced(role: str, values: Mapping[str, Any]) -> dict[str, SX]:
+    return {name: _traced_value(value, f"{role} {name!r}") for name, value in values.items()}
+
+
+def _normal(name: object) -> str:
+    return normal_form(str(name))
+
+
+def _traced_mass(rows: Mapping[str, Any]) -> dict[str, dict[str, SX]]:
+    for row, entries in rows.items():
+        if not isinstance(entries, Mapping):
+            raise ModelError(
+                f"mass of row {row!r} has to be a dict from state to coefficient, got {_described(entries)}"
+            )
+    return {
+        _normal(row): {_normal(name): one for name, one in _traced(f"mass of row {row!r},", entries).items()}
+        for row, entries in rows.items()
+    }
 
 
 def _unite_tables(*groups: dict[str, SX]) -> dict[str, SX]:

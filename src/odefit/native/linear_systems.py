@@ -58,6 +58,8 @@ class Elimination(NamedTuple):
         Growth of entries at which another order of elimination is asked for.
     trouble
         Where the Jacobian and the shift are noted then.
+    whole_ptr, whole_col, joined, algebraic
+        Equations in several derivatives, see `odefit.native.equation_systems`; empty for ``y' = f``.
     """
 
     row_ptr: Integers = _NOTHING
@@ -79,6 +81,10 @@ class Elimination(NamedTuple):
     patience: float = 0.0
     limit: float = np.inf
     trouble: Floats = _NO_NUMBERS
+    whole_ptr: Integers = _NOTHING
+    whole_col: Integers = _NOTHING
+    joined: Integers = _NOTHING
+    algebraic: Integers = _NOTHING
 
 
 @kernel(inline=True)

@@ -80,7 +80,7 @@ def _own_slots(problem: Problem, e: int, overrides: Mapping[str, float | str]) -
         return ()
     model = problem.model
     texts = [problem.expression(value) for value in overrides.values() if isinstance(value, str)]
-    everything = ca.vertcat(*model.rhs.values(), *model.initial.values(), *texts)
+    everything = ca.vertcat(*model.rhs.values(), *model.coefficients, *model.initial.values(), *texts)
     slots = problem.structure.slots.of_experiment[e]
     return tuple((name, slots[name]) for name in several if name in slots and problem.depends_on(everything, {name}))
 

@@ -67,6 +67,8 @@ def refuse_tables(problem: Problem) -> None:
 
 def _check_target(problem: Problem, where: str, dose: Dose) -> None:
     model = problem.model
+    if dose.target in model.algebraic_states:
+        raise ProblemError(f"{where}: '{dose.target}' is an algebraic unknown, to which nothing can be given.")
     if dose.target in model.shown:
         return
     if dose.target in model.parameters or dose.target in model.definitions:

@@ -59,6 +59,7 @@ def _expressions(problem: Problem) -> Iterator[Any]:
     model = problem.model
     for part in (model.rhs, model.initial, model.definitions):
         yield from part.values()
+    yield from model.coefficients
     for event in (*model.events, *model.state_events):
         yield from event.changes.values()
     yield from (event.condition for event in model.state_events)

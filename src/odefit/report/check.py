@@ -39,6 +39,7 @@ def check(problem: Problem) -> CheckReport:
     model = problem.model
     kind = "implicit" if model.algebraic else "explicit"
     lines += _paragraph("States", model.shown or [f"none: an {kind} model"])
+    lines += _rows(problem)
     lines += _paragraph("Definitions", [name for name in model.definitions if name not in model.algebraic] or ["none"])
     lines += _unknowns(problem)
     lines += _parameters(problem)
@@ -54,6 +55,16 @@ def check(problem: Problem) -> CheckReport:
 
 def _paragraph(title: str, words: Iterable[str]) -> list[str]:
     return textwrap.wrap(f"{title}: {', '.join(words)}", _WIDTH, subsequent_indent="  ")
+
+
+def _rows(problem: Problem) -> list[str]:
+    """Say which equations are not explicit, and which state each is taken for."""
+    model, lines = problem.model, []
+    for title, algebraic in (("Equations in several derivatives", False), ("Algebraic equations", True)):
+        rows = [f"  {row}: {model.written[row]}" for row, one in model.mass.items() if (not one) == algebraic]
+        lines += [title] * bool(rows)
+        lines += [line for words in rows for line in textwrap.wrap(words, _WIDTH, subsequent_indent="    ")]
+    return lines
 
 
 def _unknowns(problem: Problem) -> list[str]:

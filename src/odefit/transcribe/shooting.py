@@ -296,7 +296,7 @@ class _PieceRoom:
 
 def _tell(row: Words, selection: Selection) -> None:
     """Write into the row of a task who integrates it."""
-    row[_METHOD], row[_CHOICES], row[_MAX_STEPS] = selection.method.address, selection.choices, selection.max_steps
+    row[_METHOD], row[_CHOICES], row[_MAX_STEPS] = selection.address, selection.choices, selection.max_steps
     row[_SECOND] = selection.second(1)
 
 
