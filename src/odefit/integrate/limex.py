@@ -32,10 +32,12 @@ from typing import Any
 import numpy as np
 
 from odefit.errors import OdefitError
+from odefit.integrate.balance import INCREMENT
 from odefit.integrate.contract import Status, StepGrid
+from odefit.integrate.ddm_control import first_step_of
 from odefit.integrate.extrapolation import MOST_ROWS, dense_weights, increments_before
 from odefit.integrate.limex_control import allowed_size, first_target, is_hopeless, next_step, retry_step, set_costs
-from odefit.integrate.limex_forms import EXPLICIT, Form
+from odefit.integrate.limex_forms import EQUATIONS, EXPLICIT, Form, consistent
 from odefit.integrate.limex_room import (
     ASKED,
     BEGINNING,
@@ -54,7 +56,6 @@ from odefit.integrate.limex_rows import NOT_FINITE as ROW_NOT_FINITE
 from odefit.integrate.single_method import SingleMethod
 from odefit.integrate.stepping import RHS, continued_step, first_nonfinite, initial_step
 from odefit.integrate.time_loop import NOT_FINITE, SOLVED, UNSOLVED, Method, time_loop
-from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 
 _OK, _NONFINITE_START, _NONFINITE_DERIVATIVE, _REORDER = (
@@ -64,27 +65,43 @@ _OK, _NONFINITE_START, _NONFINITE_DERIVATIVE, _REORDER = (
 
 def _beginner(form: Form) -> Any:
     """Return `Method.begin`."""
-    linearise = form.linearise
+    linearise, slope, in_equations, first_step = (
+        form.linearise,
+        form.slope,
+        form.in_equations,
+        first_step_of(form.slope),
+    )
 
     @kernel(inline=True)
     def begin(task, e, room, t, t_end, h, replay):
         n, state = task.n, room.state
-        call_model(task.value, t, room.y, 0, task.p, task.u, room.f, 0)
+        slope(task, e, room, t, INCREMENT * (t_end - t), room.y, 0, room.f, 0)
         task.counts[RHS] += 1
         cause = max(first_nonfinite(room.f, 0, n), first_nonfinite(room.y, 0, n))
         if cause >= 0:
             return _NONFINITE_START, cause, 0.0
-        linearise(task, e, room, t)
+        for i in range(room.rate.shape[1]):
+            room.rate[0, i] = 0.0
+        for i in range(room.s_rate.shape[1]):
+            room.s_rate[0, i] = 0.0
         state[HAS_MATRIX], state[REJECTED] = OF_PIECE, 0
         room.memory[ASKED] = np.inf
-        if replay:
-            return _OK, -1, 0.0
-        if state[TARGET] == 0:
-            set_costs(e, room.costs)
-            state[TARGET] = first_target(task.rtol)
-        task.counts[RHS] += 1
-        guess = initial_step(task, t, t_end, room.y, room.f, 1.0 / state[TARGET], room.work_rows)
-        return _OK, -1, continued_step(guess, h)
+        if not in_equations:  # before others ask for algebraic unknowns elsewhere
+            linearise(task, e, room, t)
+        guess = 0.0
+        if not replay:
+            if state[TARGET] == 0:
+                set_costs(e, room.costs)
+                state[TARGET] = first_target(task.rtol)
+            task.counts[RHS] += 1
+            if in_equations:
+                guess = first_step(task, e, room, t, t_end, room.y, room.f, room.work_rows)
+            else:
+                guess = initial_step(task, t, t_end, room.y, room.f, 1.0 / state[TARGET], room.work_rows)
+            guess = continued_step(guess, h)
+        if in_equations:  # rates were found in the same place
+            linearise(task, e, room, t)
+        return _OK, -1, guess
 
     return begin
 
@@ -100,7 +117,7 @@ def _ask_for_order(e, room, shift):
 
 def _attempter(form: Form) -> Any:
     """Return `Method.attempt`."""
-    linearise, row = form.linearise, row_of_states(form)
+    linearise, evaluate, in_equations, row = form.linearise, form.evaluate, form.in_equations, row_of_states(form)
 
     @kernel(inline=True)
     def attempt(task, e, room, t, h, t_new, t_out, step):
@@ -119,7 +136,7 @@ def _attempter(form: Form) -> Any:
             outcome, bad = row(task, e, room, t, h, t_new, j)
             state[ROWS] = j
             if outcome == TOO_LARGE:
-                return _ask_for_order(e, room, j / h), np.inf, worst
+                return _ask_for_order(e, room, 0.0 if in_equations else j / h), np.inf, worst
             if outcome != DONE:
                 return (NOT_FINITE if outcome == ROW_NOT_FINITE else UNSOLVED), np.inf, max(bad, worst)
             if j == 1 and most > 1:
@@ -138,8 +155,7 @@ def _attempter(form: Form) -> Any:
                 break
             before = ratio
         if replay or ratio <= 1.0:  # rows end before f is asked for there: the end must be in its domain, too
-            call_model(task.value, t_new, room.y, n, task.p, task.u, room.f, 0)
-            task.counts[RHS] += 1
+            evaluate(task, room, t_new, room.y, 1)
             bad = first_nonfinite(room.f, 0, n)
             if bad >= 0:
                 return NOT_FINITE, np.inf, bad
@@ -197,15 +213,25 @@ def _peek(task, room, t, h, t_new, t_out, derivative):
     _combine(room.y, 0, room.d, room.state[ROWS], derivative, h, room.weights, room.y_out)
 
 
-@kernel(inline=True)
-def _advance(task, room, t, h, t_new, ratio, replay):
-    for i in range(task.n):
-        room.y[0, i] = room.y[1, i]
-    for i in range(room.s.shape[1]):
-        room.s[0, i] = room.s[1, i]
-    room.state[HAS_MATRIX] = 0
-    used = room.state[ROWS]
-    return _OK, (1.0 if replay else next_step(room, h)), used
+def _advancer(form: Form) -> Any:
+    """Return `Method.advance`."""
+    in_equations = form.in_equations
+
+    @kernel(inline=True)
+    def advance(task, room, t, h, t_new, ratio, replay):
+        used = room.state[ROWS]
+        if in_equations:
+            dense_weights(used, 1.0, 1, room.weights)
+            _combine(room.y, 0, room.d, used, 1, h, room.weights, room.rate)
+            _combine(room.s, 0, room.ds, used, 1, h, room.weights, room.s_rate)
+        for i in range(task.n):
+            room.y[0, i] = room.y[1, i]
+        for i in range(room.s.shape[1]):
+            room.s[0, i] = room.s[1, i]
+        room.state[HAS_MATRIX] = 0
+        return _OK, (1.0 if replay else next_step(room, h)), used
+
+    return advance
 
 
 @kernel(inline=True, allocating=True)
@@ -216,18 +242,9 @@ def _current(room):
 def _method(form: Form) -> Method:
     """Return the steps of the method for equations of this form."""
     return Method(
-        1,
-        make_room,
-        seed,
-        _beginner(form),
-        _attempter(form),
-        _differentiator(form),
-        _retry,
-        _interpolate,
-        _advance,
-        _current,
-        _peek,
-    )
+        1, make_room, seed, _beginner(form), _attempter(form), _differentiator(form), _retry, _interpolate,
+        _advancer(form), _current, _peek, consistent if form.in_equations else None,
+    )  # fmt: skip
 
 
 class Limex(SingleMethod):
@@ -235,6 +252,7 @@ class Limex(SingleMethod):
 
     name = "limex"
     kernel = staticmethod(time_loop("limex_solve", _method(EXPLICIT), implicit=True))
+    equations_kernel = staticmethod(time_loop("limex_solve_equations", _method(EQUATIONS), implicit=True))
     implicit = True
     variable_order = True
     highest_order = 1

@@ -1,6 +1,27 @@
-"""The parts of a small step of `limex` that depend on the form of the equations.
+"""The two forms of equations that `limex` solves: ``y' = f(t, y, p)`` and ``G(t, y, y', p) = f - B(t, y, p) y' = 0``.
 
 A `Form` is what the rows (`odefit.integrate.limex_rows`) are built around, before anything is compiled.
+
+**Equations in several derivatives.**  B may be singular, if the index is 1, and depend on everything.  With small steps
+h = H/j, B_0 = B(t0, y0) and B_i = B(t_{i+1}, y_i) this is (5) of Nowak et al.,
+
+    (B_0/h - A) d_i = f(t_{i+1}, y_i) - (B_i - B_0) v_i,    v_i = d_{i-1}/h,    A = d/dy (f - B v_0) at (t0, y0):
+
+where B changes, the rate that it is multiplied by is that of the small step before.  In terms of G, which is linear in
+y', with W = G_y'(t0, y0) = -B_0,
+
+    M d_i = G(t_{i+1}, y_i, v_i) - W v_i,    M = -(G_y + W/h) at (t0, y0, v_0).
+
+The rate v_0 at the beginning of a step is that of P at the end of the step before (`odefit.integrate.extrapolation`),
+and zero in the first step of a piece.  It is in A, which may be any matrix but for rows without derivatives, in which
+v_0 does not appear; and in the first small step where B depends on t, whose local error of second order is extrapolated
+like others.  So v_0 is a linear combination of increments, and its derivatives are known.
+
+Derivatives: with s_i, sv_i = ds_{i-1}/h and dp for y_i, v_i and p, all that M, W and G depend on gives
+
+    M ds_i = DG(t_{i+1}, y_i, v_i)[s_i, sv_i, dp] - W sv_i + D2G(t0, y0, v_0)[(s_0, sv_0, dp), (d_i, d_i/h - v_i, 0)].
+
+For B = 1 all this is the explicit form: v_i and its terms cancel.
 """
 
 from __future__ import annotations
@@ -8,38 +29,60 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from odefit.integrate.balance import make_consistent, rates_at
 from odefit.integrate.ddm_newton import leave_out_nonfinite
 from odefit.integrate.directions import place_of, slopes_of
-from odefit.integrate.limex_room import BEGINNING
+from odefit.integrate.limex_room import BEGINNING, Making
 from odefit.integrate.stepping import JACOBIAN, RHS, SECOND
-from odefit.native.calls import call_model, call_second
+from odefit.native.calls import call_directions, call_model, call_second
+from odefit.native.equation_systems import join_entries, subtract_rates
 from odefit.native.finite import all_finite
 from odefit.native.kernel import kernel
 from odefit.native.linear_systems import factorise_matrix
 
 
 class Form(NamedTuple):
-    """The four kernels in which forms of equations differ.
+    """What differs between the forms, as kernels.
 
     Attributes
     ----------
+    in_equations
+        Whether rates are carried from step to step, and matrices are joined: they have no shift.
+    slope(task, e, room, t, dt, y, row, out, out_row)
+        Write the rates at a state ``y[row]``; `dt` is an increment for differences by time.
+    evaluate(task, room, t, y, row)
+        Set ``room.f[0]`` to f at a state.
     linearise(task, e, room, t)
         Compute what the matrices of all rows are made of, at the beginning of a step.
     factorise(task, e, room, shift, a, pivots)
         Factorise the matrix of a row whose small steps are 1/`shift` long; return how it went, as `factorise_matrix`
         does.
-    right_hand(task, e, room, t, at)
+    right_hand(task, e, room, t, at, is_first, shift)
         Set ``room.f[0]`` to the right-hand side of the small step to `t` from ``room.stage[0]``, whose increment will
         stand in ``room.d[at]``.
-    right_hand_directions(task, e, room, t, at)
-        Set ``room.ds[at]`` to the derivatives of this right-hand side and of the matrix times ``room.d[at]``, which is
-        subtracted; states and directions stand in ``room.stage`` and ``room.z``.
+    right_hand_directions(task, e, room, t, at, is_first, shift)
+        Set ``room.ds[at]`` to the right-hand side of directions; states and directions stand in ``room.stage`` and
+        ``room.z``.
     """
 
+    in_equations: bool
+    slope: Callable[..., Any]
+    evaluate: Callable[..., Any]
     linearise: Callable[..., Any]
     factorise: Callable[..., Any]
     right_hand: Callable[..., Any]
     right_hand_directions: Callable[..., Any]
+
+
+@kernel(inline=True)
+def _slope(task, e, room, t, dt, y, row, out, out_row):
+    call_model(task.value, t, y, row * task.n, task.p, task.u, out, out_row * task.n)
+
+
+@kernel(inline=True)
+def _evaluate(task, room, t, y, row):
+    call_model(task.value, t, y, row * task.n, task.p, task.u, room.f, 0)
+    task.counts[RHS] += 1
 
 
 @kernel(inline=True)
@@ -56,24 +99,126 @@ def _factorise(task, e, room, shift, a, pivots):
 
 
 @kernel(inline=True)
-def _right_hand(task, e, room, t, at):
-    call_model(task.value, t, room.stage, 0, task.p, task.u, room.f, 0)
-    task.counts[RHS] += 1
+def _right_hand(task, e, room, t, at, is_first, shift):
+    _evaluate(task, room, t, room.stage, 0)
 
 
 @kernel(inline=True)
-def _right_hand_directions(task, e, room, t, at):
+def _add_second(task, room, states, at):
+    """Add D2[(directions at the beginning), `across`] at `states`, the beginning of the step, to ``room.ds[at]``."""
     n, q, t0 = task.n, room.along.shape[0], room.memory[BEGINNING]
-    slopes_of(task, t, room.stage, 0, room.z, room.seeds, room.ds, at)
-    for i in range(n):
-        room.across[i] = room.d[at, i]
     for c in range(q):
-        call_second(task.second, t0, room.y, 0, task.p, task.u, room.along[c], room.across, room.bend, 0)
+        call_second(task.second, t0, states, 0, task.p, task.u, room.along[c], room.across, room.bend, 0)
         for i in range(n):
             room.ds[at, place_of(c, i, n)] += room.bend[i]
     task.counts[JACOBIAN] += 1
     task.counts[SECOND] += q
 
 
-EXPLICIT = Form(_linearise, _factorise, _right_hand, _right_hand_directions)
+@kernel(inline=True)
+def _right_hand_directions(task, e, room, t, at, is_first, shift):
+    slopes_of(task, t, room.stage, 0, room.z, room.seeds, room.ds, at)
+    for i in range(task.n):
+        room.across[i] = room.d[at, i]
+    _add_second(task, room, room.y, at)
+
+
+EXPLICIT = Form(False, _slope, _evaluate, _linearise, _factorise, _right_hand, _right_hand_directions)
 """y' = f(t, y, p)."""
+
+
+@kernel(inline=True)
+def _rates(task, e, room, t, dt, y, row, out, out_row):
+    making = Making(
+        room.balance, room.jac, room.a[0], room.pivots[0], room.work, room.delta, room.seeds, room.seeds2, room.z,
+        room.s2_out, (room.across, room.across, room.bend),
+    )  # fmt: skip
+    rates_at(task, e, making, t, dt, y, row, out, out_row)
+
+
+@kernel(inline=True)
+def consistent(task, e, room, t):
+    """See `Method.consistent`."""
+    making = Making(
+        room.balance, room.jac, room.a[0], room.pivots[0], room.work, room.delta, room.seeds, room.seeds2, room.z,
+        room.s2_out, (room.across, room.across, room.bend),
+    )  # fmt: skip
+    return make_consistent(task, e, making, t, room.y, room.s, room.s2_out, 0)
+
+
+@kernel(inline=True)
+def _evaluate_equations(task, room, t, y, row):
+    n, point = task.n, room.balance.point
+    for i in range(n):
+        point[0, i], point[0, n + i] = y[row, i], 0.0
+    call_model(task.value, t, point, 0, task.p, task.u, room.f, 0)
+    task.counts[RHS] += 1
+
+
+@kernel(inline=True)
+def _linearise_equations(task, e, room, t):
+    n, b = task.n, room.balance
+    for i in range(n):
+        b.point[0, i], b.point[0, n + i] = room.y[0, i], room.rate[0, i]
+    call_model(task.jacobian, t, b.point, 0, task.p, task.u, b.whole, 0)
+    task.counts[JACOBIAN] += 1
+    if not all_finite(b.whole):
+        leave_out_nonfinite(b.whole)
+
+
+@kernel(inline=True)
+def _factorise_equations(task, e, room, shift, a, pivots):
+    join_entries(e, task.n, room.balance.whole, shift, room.jac)
+    return factorise_matrix(e, room.jac, 0.0, task.n, a, pivots, room.work, e.limit)
+
+
+@kernel(inline=True)
+def _put_point(task, room, at, is_first, shift):
+    """Put the states and the rates v_i of a small step side by side."""
+    n, point = task.n, room.balance.point
+    for i in range(n):
+        point[0, i], point[0, n + i] = room.stage[0, i], room.rate[0, i] if is_first else shift * room.d[at - 1, i]
+
+
+@kernel(inline=True)
+def _right_hand_of_equations(task, e, room, t, at, is_first, shift):
+    n, b = task.n, room.balance
+    _put_point(task, room, at, is_first, shift)
+    call_model(task.value, t, b.point, 0, task.p, task.u, room.f, 0)
+    task.counts[RHS] += 1
+    for i in range(n):
+        total = 0.0
+        for g in range(e.whole_ptr[i], e.whole_ptr[i + 1]):
+            column = e.whole_col[g]
+            if n <= column < 2 * n:
+                total += b.whole[g] * b.point[0, column]
+        room.f[0, i] -= total
+
+
+@kernel(inline=True)
+def _right_hand_directions_of_equations(task, e, room, t, at, is_first, shift):
+    n, n_p, b, ds = task.n, task.n_parameters, room.balance, room.ds
+    for i in range(ds.shape[1]):
+        b.rates[0, i] = room.s_rate[0, i] if is_first else shift * ds[at - 1, i]
+    _put_point(task, room, at, is_first, shift)
+    for block in range(room.seeds.shape[0]):
+        first = block * 4 * n
+        for i in range(4 * n):
+            room.lanes[0, i], room.lanes[0, 4 * n + i] = room.z[0, first + i], b.rates[0, first + i]
+        call_directions(
+            task.directions, t, b.point, 0, task.p, task.u, room.lanes, 0, room.seeds, block * 4 * n_p,
+            ds, at * ds.shape[1] + first,
+        )  # fmt: skip
+    subtract_rates(e, n, b.whole, b.rates, ds, at)
+    for i in range(n):
+        room.across[i] = room.d[at, i]
+        room.across[n + i] = shift * room.d[at, i] - b.point[0, n + i]
+        b.point[0, i], b.point[0, n + i] = room.y[0, i], room.rate[0, i]
+    _add_second(task, room, b.point, at)
+
+
+EQUATIONS = Form(
+    True, _rates, _evaluate_equations, _linearise_equations, _factorise_equations, _right_hand_of_equations,
+    _right_hand_directions_of_equations,
+)  # fmt: skip
+"""G(t, y, y', p) = f - B y' = 0."""

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from odefit.integrate.balance import Balance, cut_balance, size_of_balance
 from odefit.integrate.contract import Array
 from odefit.integrate.directions import n_blocks, put_seeds, put_seeds_of_piece, put_states
 from odefit.integrate.extrapolation import MOST_ROWS, increments_before
@@ -41,8 +42,12 @@ class Room(NamedTuple):
     jac, a, pivots, work
         Derivatives at the beginning of the step; factors of the matrices of the rows, one each where directions need
         them again, else one for all; work.
-    seeds, along, across, bend
-        Seeds of p; directions of (y, p), a row each; an increment with zeros for p; a second derivative.
+    seeds, seeds2, along, across, bend
+        Seeds of p, and of second order, of which there are none; directions of (y, p), a row each; an increment with
+        zeros for p; a second derivative.  With equations in several derivatives y' stands between y and p.
+    balance, rate, s_rate, lanes
+        For equations in several derivatives, else empty: see there; rates at the beginning of the step, of states and
+        directions; directions of (y, y'), four of them.
     weights
         Of the increments, at an output time.
     y_out, s_out, s2_out
@@ -70,9 +75,14 @@ class Room(NamedTuple):
     pivots: Integers
     work: Array
     seeds: Array
+    seeds2: Array
     along: Array
     across: Array
     bend: Array
+    balance: Balance
+    rate: Array
+    s_rate: Array
+    lanes: Array
     weights: Array
     y_out: Array
     s_out: Array
@@ -84,6 +94,22 @@ class Room(NamedTuple):
     pool: Array
 
 
+class Making(NamedTuple):
+    """What `odefit.integrate.balance` works in: see `make_consistent`."""
+
+    balance: Balance
+    jac: Array
+    a: Array
+    pivots: Integers
+    work: Array
+    delta: Array
+    seeds: Array
+    seeds2: Array
+    r: Array
+    r2: Array
+    vectors: tuple[Array, Array, Array]
+
+
 @kernel(inline=True, allocating=True)
 def make_room(task, e, order):
     """See `Method.make_room`."""
@@ -91,10 +117,12 @@ def make_room(task, e, order):
     q = task.n_directions if order >= 1 else 0
     size, n_seeds, n_all = n_blocks(q) * n * 4, n_blocks(q) * n_p * 4, increments_before(MOST_ROWS + 1)
     n_kept, n_factors = MOST_ROWS if q > 0 else 1, (e.n_values + SLACK - 1) // SLACK * SLACK
-    n_z = n + n_p
+    equations = e.algebraic.size > 0
+    n_z, n_rate, n_s_rate = n + n_p + (n if equations else 0), n if equations else 0, size if equations else 0
     pool = np.empty(
         (n_all + 5) * size + (n_all + MOST_ROWS + 12) * n + n_jac + n_kept * n_factors + e.n_work + n_seeds
-        + (q + 1) * n_z + n_all + 2 * (MOST_ROWS + 1) + 3 + 26 * SLACK
+        + (q + 1) * n_z + n_all + 2 * (MOST_ROWS + 1) + 3 + 9 * n_rate + n_s_rate + 30 * SLACK
+        + size_of_balance(e, n, size, 0)
     )  # fmt: skip
     at, ds = cut(pool, 0, (n_all, size))
     at, s = cut(pool, at, (2, size))
@@ -114,8 +142,13 @@ def make_room(task, e, order):
     at, jac = cut(pool, at, (n_jac,))
     at, work = cut(pool, at, (e.n_work,))
     at, seeds = cut(pool, at, (n_blocks(q), n_p, 4))
+    at, seeds2 = cut(pool, at, (0, n_p, 4))
     at, along = cut(pool, at, (q, n_z))
     at, across = cut(pool, at, (n_z,))
+    at, balance = cut_balance(pool, at, e, n, size, 0)
+    at, rate = cut(pool, at, (1, n_rate))
+    at, s_rate = cut(pool, at, (1, n_s_rate))
+    at, lanes = cut(pool, at, (1, 8 * n_rate))
     at, weights = cut(pool, at, (n_all,))
     at, sizes = cut(pool, at, (MOST_ROWS + 1,))
     at, costs = cut(pool, at, (MOST_ROWS + 1,))
@@ -127,10 +160,11 @@ def make_room(task, e, order):
         y[0, i] = y_out[0, i] = task.y0[i]
     for i in range(size):
         s[0, i] = s_out[0, i]
-    for i in range(n_p):
-        across[n + i] = 0.0
+    for i in range(n_z):
+        across[i] = 0.0
     return Room(
-        y, s, d, ds, x, stage, z, f, delta, work_rows, jac, a, pivots, work, seeds, along, across, bend, weights,
+        y, s, d, ds, x, stage, z, f, delta, work_rows, jac, a, pivots, work, seeds, seeds2, along, across, bend,
+        balance, rate, s_rate, lanes, weights,
         y_out, s_out, s2_out, sizes, costs, memory, state, pool,
     )  # fmt: skip
 

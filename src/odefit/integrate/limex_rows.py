@@ -42,7 +42,7 @@ def row_of_states(form: Form) -> Any:
         for i in range(n):
             stage[0, i] = room.y[0, i]
         for m in range(j):
-            right_hand(task, e, room, _small_time(t, h, t_new, m, j), first + m)
+            right_hand(task, e, room, _small_time(t, h, t_new, m, j), first + m, m == 0, j / h)
             bad = first_nonfinite(room.f, 0, n)
             if bad >= 0:
                 return NOT_FINITE, bad
@@ -88,13 +88,15 @@ def extrapolate(task, room, j):
 
 @kernel(inline=True)
 def _put_directions(task, room):
-    """Set `along` to the directions of (y, p) at the beginning of the step."""
-    n = task.n
+    """Set `along` to the directions of (y, p), or (y, y', p), at the beginning of the step."""
+    n, n_rate = task.n, room.rate.shape[1]
     for c in range(room.along.shape[0]):
         for i in range(n):
             room.along[c, i] = room.s[0, place_of(c, i, n)]
+        for i in range(n_rate):
+            room.along[c, n + i] = room.s_rate[0, place_of(c, i, n)]
         for i in range(task.n_parameters):
-            room.along[c, n + i] = room.seeds[c // 4, i, c % 4]
+            room.along[c, n + n_rate + i] = room.seeds[c // 4, i, c % 4]
 
 
 def directions_of_rows(form: Form) -> Any:
@@ -117,7 +119,7 @@ def directions_of_rows(form: Form) -> Any:
                 z[0, i] = s[0, i]
             for m in range(j):
                 at = first + m
-                right_hand_directions(task, e, room, _small_time(t, h, t_new, m, j), at)
+                right_hand_directions(task, e, room, _small_time(t, h, t_new, m, j), at, m == 0, j / h)
                 if not solve_blocks(e, n, a, pivots, room.work, ds, at):
                     return max(0, first_nonfinite(ds, at, size))
                 for i in range(n):

@@ -64,7 +64,8 @@ class Selection:
         self._candidates = tuple(one for one in choice.candidates(rtol) if one.method.solves(model))
         if not self._candidates:
             raise OdefitError(
-                f"the integrator '{choice.name}' cannot solve equations in several derivatives; take 'auto', 'ddm' or 'limex'"
+                f"the integrator '{choice.name}' cannot solve equations in several derivatives; take 'auto', 'ddm' or "
+                "'limex'"
             )
         self._limit = self._patience = max_steps
         self._number = 0
