@@ -24,7 +24,7 @@ from typing import Any
 import casadi as ca
 
 from odefit.compile.border_functions import border_functions
-from odefit.compile.equation_rows import balance, coefficients_of
+from odefit.compile.equation_rows import balance
 from odefit.compile.events import Kind, SymbolicEvents, texts_of
 from odefit.compile.functions import SymbolicFunction
 from odefit.compile.gathering import watched
@@ -120,7 +120,7 @@ def _initial_values_in(problem: Problem, texts: Iterable[str | None]) -> list[st
     events += [one for event in model.state_events for one in (event.condition, *event.changes.values())]
     further = {*sigma_expressions(problem).values(), *texts} - {None}
     read = (problem.expression(text) for text in further if text is not None)
-    used = names_in(stack((*model.rhs.values(), *coefficients_of(model), *model.definitions.values(), *events, *read)))
+    used = names_in(stack((*model.rhs.values(), *model.coefficients, *model.definitions.values(), *events, *read)))
     return [name for name in model.initial_values if name in used]
 
 
@@ -132,7 +132,7 @@ def split_of(problem: Problem, variant: Variant) -> Split | None:
     model = problem.model
     conditions = _resolved_in(problem, variant, [event.condition for event in model.state_events])
     _refuse_equalities(problem, conditions)
-    equations = _resolved_in(problem, variant, [*(model.rhs[name] for name in model.states), *coefficients_of(model)])
+    equations = _resolved_in(problem, variant, [*(model.rhs[name] for name in model.states), *model.coefficients])
     n = len(model.states)
     out = stack([*equations[:n], *conditions, *equations[n:]])
     states = stack(model.symbols[name] for name in model.states)
@@ -285,7 +285,7 @@ def model_functions(
     """
     model: Model = problem.model
     by_row = problem.slots.by_row
-    left = coefficients_of(model)
+    left = model.coefficients
     expressions = [*(model.rhs[name] for name in model.states), *left, *(model.symbols[name] for name in observables)]
     texts = sigma_expressions(problem)
     expressions += [problem.expression(texts[name]) if name in texts else ca.SX(0) for name in observables if texts]
@@ -357,7 +357,7 @@ def time_calls(problem: Problem, variant: Variant) -> tuple[tuple[TimeCall, ...]
     if not variant.tables:
         return (), ()
     tables = PlacedTables(problem, variant.tables)
-    rhs = [*(problem.model.rhs[name] for name in problem.model.states), *coefficients_of(problem.model)]
+    rhs = [*(problem.model.rhs[name] for name in problem.model.states), *problem.model.coefficients]
     tables.placed(stack(_resolved_in(problem, variant, rhs)), within_piece=True)
     return tuple(tables.time_calls), tuple(tables.moving_calls.items())
 

@@ -21,11 +21,6 @@ import numpy.typing as npt
 from odefit.model import Model
 
 
-def coefficients_of(model: Model) -> list[Any]:
-    """Return the coefficients of derivatives that the equations name, row by row; they are not inlined."""
-    return [one for name in model.states for one in model.mass.get(name, {}).values()]
-
-
 def algebraic_rows(model: Model) -> npt.NDArray[np.int64]:
     """Return 1 for each equation without a derivative; empty for a model of the form ``y' = f``."""
     if not model.mass:
@@ -34,7 +29,7 @@ def algebraic_rows(model: Model) -> npt.NDArray[np.int64]:
 
 
 def balance(model: Model, f: Any, coefficients: Any, rates: Any, length: Any = 1) -> Any:
-    """Return G from right sides, coefficients in the order of `coefficients_of`, and rates, all of them columns."""
+    """Return G from right sides, coefficients in the order of `Model.coefficients`, and rates, all of them columns."""
     place = {name: k for k, name in enumerate(model.states)}
     given, rows = iter(coefficients.elements()), []
     for k, name in enumerate(model.states):

@@ -102,7 +102,10 @@ def _switched_tables(problem: Problem) -> Iterator[str]:
     some = [e for e in runs_of(problem).all if any(isinstance(value, str) for value in e.overrides.values())]
     for experiment in (None, *some):
         conditions = (event.condition for event in model.state_events)
-        parts = [resolve_in_experiment(problem, one, experiment) for one in (*model.rhs.values(), *conditions)]
+        parts = [
+            resolve_in_experiment(problem, one, experiment)
+            for one in (*model.rhs.values(), *model.coefficients, *conditions)
+        ]
         for name, arguments in calls_in(ca.vertcat(*parts)):
             for argument in arguments:
                 if names_in(argument) & {time.name(), *states} and affine_in(argument, time) is None:

@@ -19,6 +19,12 @@ and those of second order have second derivatives of D and G beside them.
     G_y' y' = -f,    G_y y' = -G_t,
 
 where G_t is a difference.  They predict the first step and choose its size, and stand in no result.
+
+**Rounding.**  Algebraic equations hand rounding errors on, and may multiply them: with 0 = x + y - 1 a small y has the
+error of 1, and an amplifier does what it is made for.  No step is too long because of them.  With the matrix A of a
+step, rounding of the equations is about eps |A| |y|, and what becomes of it is found by a solution with such a
+right-hand side, of changing signs.  The tolerance of a state in the error test is never below `_ABOVE_NOISE` times
+that.
 """
 
 from __future__ import annotations
@@ -30,6 +36,7 @@ import numpy as np
 
 from odefit.integrate.contract import Array, Status
 from odefit.integrate.directions import place_of
+from odefit.integrate.stepping import NO_SIZE
 from odefit.native.calls import call_model, call_second
 from odefit.native.equation_systems import join_for_states
 from odefit.native.finite import all_finite
@@ -51,6 +58,7 @@ _OK, _INCONSISTENT, _SINGULAR, _REORDER, _NONFINITE_START, _NONFINITE_DERIVATIVE
 _EPS = float(np.finfo(float).eps)
 _FLOOR = 1e-9  # of the absolute tolerance of a state: corrections below are rounding too
 _ROUNDING = 1e3  # corrections below this many roundings that no longer shrink are rounding
+_ABOVE_NOISE = 30.0  # differences of past values multiply rounding errors, too
 _ITERATIONS, _LEAST_PART, _MOST_PARTS = 15, 1e-6, 200
 _ROUGH = 1e-3  # relative accuracy on the way of a continuation
 INCREMENT = 1e-7
@@ -66,8 +74,10 @@ class Balance(NamedTuple):
         States and rates (1, 2n), and what the equations give there (2, n).
     whole, at_given, along
         Jacobians by (y, y', p): at a point, and at a given state with rates 0 and v.
-    given, kept, rates
-        States (n,), and directions (1, n1): those that were given, and rates of directions.
+    given, tried, kept, rates
+        States (n,) and directions (1, n1) that were given, the last states of a continuation, and rates of directions.
+    noise, atol
+        Rounding errors of the states, and absolute tolerances with them (n,).
     kept2
         Directions of second order that were given, (1, n2).
     """
@@ -79,6 +89,8 @@ class Balance(NamedTuple):
     along: Array
     given: Array
     tried: Array
+    noise: Array
+    atol: Array
     kept: Array
     rates: Array
     kept2: Array
@@ -87,7 +99,7 @@ class Balance(NamedTuple):
 @kernel(inline=True)
 def size_of_balance(e, n, n1, n2):
     """Return the length of what `cut_balance` cuts."""
-    return 6 * n + 3 * e.whole_col.size + 2 * n1 + n2 + 11 * SLACK if e.algebraic.size > 0 else 11 * SLACK
+    return 8 * n + 3 * e.whole_col.size + 2 * n1 + n2 + 13 * SLACK if e.algebraic.size > 0 else 13 * SLACK
 
 
 @kernel(inline=True, allocating=True)
@@ -102,10 +114,29 @@ def cut_balance(pool, at, e, n, n1, n2):
     at, along = cut(pool, at, (e.whole_col.size,))
     at, given = cut(pool, at, (n,))
     at, tried = cut(pool, at, (n,))
+    at, noise = cut(pool, at, (n,))
+    at, atol = cut(pool, at, (n,))
     at, kept = cut(pool, at, (1, n1))
     at, rates = cut(pool, at, (1, n1))
     at, kept2 = cut(pool, at, (1, n2))
-    return at, Balance(point, g, whole, at_given, along, given, tried, kept, rates, kept2)
+    return at, Balance(point, g, whole, at_given, along, given, tried, noise, atol, kept, rates, kept2)
+
+
+@kernel(inline=True)
+def note_noise(task, e, room, y, row):
+    """Find what rounding of the equations makes of the states, with the matrix in `jac` and its factors in `a`."""
+    b, n = room.balance, task.n
+    for i in range(n):
+        total = 0.0
+        for g in range(e.row_ptr[i], e.mid[i]):
+            total += abs(room.jac[g] * y[row, e.col[g]])
+        b.noise[i] = _EPS * (total if i % 2 == 0 else -total)
+    solve_for_vector(e, n, room.a, room.pivots, room.work, b.noise)
+    for i in range(n):
+        size, absolute = abs(b.noise[i]), task.atol[i]
+        b.noise[i] = size if size < np.inf else 0.0
+        # neither integrals over time nor states whose size is not known
+        b.atol[i] = absolute + _ABOVE_NOISE * b.noise[i] if absolute > 2.0 * NO_SIZE else absolute
 
 
 @kernel(inline=True)
@@ -147,6 +178,7 @@ def _part(task, e, room, t, y, row, remaining, last):
         status = _matrix(task, e, room, t, y, row)
         if status != _OK:
             return status, worst
+        note_noise(task, e, room, y, row)
         call_model(task.value, t, b.point, 0, task.p, task.u, b.g, 0)
         for i in range(n):
             room.delta[i] = b.g[0, i] - remaining * b.g[1, i] if e.algebraic[i] != 0 else 0.0
@@ -154,7 +186,7 @@ def _part(task, e, room, t, y, row, remaining, last):
         size = 0.0
         for i in range(n):
             y[row, i] += room.delta[i]
-            unit = _EPS * max(abs(y[row, i]), abs(b.given[i])) + _FLOOR * abs(task.atol[i])
+            unit = _EPS * max(abs(y[row, i]), abs(b.given[i])) + _FLOOR * abs(task.atol[i]) + b.noise[i]
             part = abs(room.delta[i]) / unit if room.delta[i] != 0.0 else 0.0
             if not part <= size:
                 size, worst = part, i
@@ -359,6 +391,7 @@ def rates_at(task, e, room, t, dt, y, row, out, out_row):
     solve_for_vector(e, n, room.a, room.pivots, room.work, room.delta)
     for i in range(n):
         out[out_row, i] = room.delta[i]
+    note_noise(task, e, room, y, row)
 
 
 def consistency(current: Any) -> Any:

@@ -172,7 +172,8 @@ def _ask_for_order(e, room):
 
 def _stepper(form: Form) -> tuple[Any, Any]:
     """Return the kernels that attempt a step and differentiate it; see `Method.attempt` and `Method.differentiate`."""
-    newton_step, directions_of_step = newton_of(form.matrix, form.residual), directions_of(form)
+    newton_step = newton_of(form.matrix, form.residual, balanced=form is BALANCE)
+    directions_of_step = directions_of(form)
 
     @kernel(inline=True)
     def attempt(task, e, room, t, h, t_new, t_out, step):
@@ -192,7 +193,7 @@ def _stepper(form: Form) -> tuple[Any, Any]:
         scale = (2.0 if state[POINTS] == 1 else 1.0) / (psi[nodes] * (c[0] - (1.0 / psi[k] if nodes == k else 0.0)))
         room.memory[SCALE] = scale
         ratio, worst = ratio_of_error(
-            room.y, room.slot, room.w, task.n, scale, task.rtol, task.atol, 1, power_of(k, (task.choices & POWER) != 0)
+            room.y, room.slot, room.w, task.n, scale, task.rtol, room.atol, 1, power_of(k, (task.choices & POWER) != 0)
         )
         state[WORST] = worst
         return SOLVED, ratio, worst
@@ -210,7 +211,7 @@ def _stepper(form: Form) -> tuple[Any, Any]:
         if room.slopes.shape[1] == 0:
             return _OK, -1, 0.0
         ratio, bad = ratio_of_error(
-            room.s, room.slot, room.w, room.s.shape[1], room.memory[SCALE], task.rtol, task.atol, 4,
+            room.s, room.slot, room.w, room.s.shape[1], room.memory[SCALE], task.rtol, room.atol, 4,
             power_of(room.state[ORDER], (task.choices & POWER) != 0),
         )  # fmt: skip
         return _OK, bad // 4 % task.n, ratio

@@ -27,7 +27,7 @@ def first_step_of(slope: Any) -> Any:
 
     @kernel(inline=True)
     def first_step(task, e, room, t, t_end, y, f, work):
-        n, rtol, atol, span = task.n, task.rtol, task.atol, t_end - t
+        n, rtol, atol, span = task.n, task.rtol, room.atol, t_end - t
         size, speed = scaled_norm(y, 0, y, n, rtol, atol), scaled_norm(f, 0, y, n, rtol, atol)
         h = 1e-6 * span if size < 1e-10 or speed * span < 1e-10 else 0.01 * size / speed
         h = min(h, span)
@@ -65,9 +65,9 @@ def power_of(order, power):
 def _largest_ratio(task, room, scale, order):
     """Return the largest error over tolerance at an order, of the states and, if they take part, the sensitivities."""
     y, s, power = room.y, room.s, power_of(order, (task.choices & POWER) != 0)
-    ratio, _ = ratio_of_error(y, room.slot, room.w, y.shape[1], scale, task.rtol, task.atol, 1, power)
+    ratio, _ = ratio_of_error(y, room.slot, room.w, y.shape[1], scale, task.rtol, room.atol, 1, power)
     if (task.choices & TEST) != 0:
-        other, _ = ratio_of_error(s, room.slot, room.w, s.shape[1], scale, task.rtol, task.atol, 4, power)
+        other, _ = ratio_of_error(s, room.slot, room.w, s.shape[1], scale, task.rtol, room.atol, 4, power)
         ratio = max(ratio, other)
     return ratio
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from odefit.integrate.balance import note_noise
 from odefit.integrate.ddm_room import ITERATIONS, RATE, SHIFT
 from odefit.integrate.stepping import JACOBIAN, RHS, first_nonfinite
 from odefit.native.finite import all_finite
@@ -26,7 +27,7 @@ _ROUNDING = 1e3  # corrections below this many roundings that no longer shrink a
 
 
 @kernel(inline=True)
-def _corrections(delta, relax, y, new, old, atol):
+def _corrections(delta, relax, y, new, old, atol, noise):
     """Add the corrections to the state; return the largest in units of rounding, and whose it is (inf: not finite)."""
     size, worst = 0.0, 0
     for i in range(atol.size):
@@ -35,7 +36,8 @@ def _corrections(delta, relax, y, new, old, atol):
         if not math.isfinite(y[new, i]):
             return np.inf, i
         if d != 0.0:
-            part = abs(d) / (_EPS * max(abs(y[new, i]), abs(y[old, i])) + _FLOOR * atol[i])
+            unit = _EPS * max(abs(y[new, i]), abs(y[old, i])) + _FLOOR * atol[i]
+            part = abs(d) / (unit + noise[i] if noise.size > 0 else unit)
             if part > size:
                 size, worst = part, i
     return size, worst
@@ -58,9 +60,10 @@ def _is_small(delta, y, row, n, rtol, atol):
     return True
 
 
-def newton_of(matrix: Any, residual: Any) -> Any:
+def newton_of(matrix: Any, residual: Any, *, balanced: bool) -> Any:
     """Return the kernel ``newton_step(task, e, room, t, fresh)`` of a form of equations, see `ddm_forms.Form`.
 
+    `balanced`: equations in several derivatives, whose rounding errors count.
     It solves for the new state, from the prediction `start`; `fresh` if the matrix is to be factorised first.  The
     shift of the matrix now in `a`, how fast it contracted and the iterations are noted in the room.  It returns how it
     ended, and the state to blame.
@@ -86,10 +89,12 @@ def newton_of(matrix: Any, residual: Any) -> Any:
                     grown = (outcome == GROWN or e.algebraic.size > 0) and e.limit < np.inf
                     return (TOO_LARGE if grown else SLOW), worst, 0.0, rate, iterations, matrices
                 divided, old_size = False, np.inf
+                if balanced:
+                    note_noise(task, e, room, y, new)
             residual(task, room, t, c0)
             iterations += 1
             solve_for_vector(e, n, room.a, room.pivots, room.work, delta)
-            size, worst = _corrections(delta, 2.0 * shift / (shift + c0), y, new, old, task.atol)
+            size, worst = _corrections(delta, 2.0 * shift / (shift + c0), y, new, old, task.atol, room.balance.noise)
             if size <= 1.0:
                 return CONVERGED, worst, shift, rate, iterations, matrices
             rate = size / old_size

@@ -54,6 +54,8 @@ class Room(NamedTuple):
         Seeds of second order.
     balance
         What equations in several derivatives need, see `odefit.integrate.balance`; empty for ``y' = f``.
+    atol
+        Absolute tolerances in the error test.
     memory, state
         Numbers and integers that are remembered.
     pool
@@ -91,6 +93,7 @@ class Room(NamedTuple):
     s2_out: Array
     seeds2: Array
     balance: Balance
+    atol: Array
     memory: Array
     state: Integers
     pool: Array
@@ -139,6 +142,9 @@ def make_room(task, e, order):
     at, v2 = cut(pool, at, (n_z,))
     at, memory = cut(pool, at, (3,))
     at, balance = cut_balance(pool, at, e, n, n1, n2)
+    atol = task.atol
+    if e.algebraic.size > 0:
+        atol = balance.atol
     numbers = np.zeros(DEPTH + 9 + 2 * e.n_pivots, np.int64)
     slot, state = numbers[:DEPTH], numbers[DEPTH : DEPTH + 9]
     pivots, pivots1 = numbers[DEPTH + 9 : DEPTH + 9 + e.n_pivots], numbers[DEPTH + 9 + e.n_pivots :]
@@ -157,7 +163,7 @@ def make_room(task, e, order):
     return Room(
         y, s, s2, slot, psi, past, w, c, f, work_rows, base, start, delta,
         jac, a, pivots, work, a1, pivots1, seeds, seed_products(e, n, seeds), r, slopes,
-        seed_products(e, n, seeds2), r2, (v1, v2, d2), y_out, s_out, s2_out, seeds2, balance, memory, state, pool,
+        seed_products(e, n, seeds2), r2, (v1, v2, d2), y_out, s_out, s2_out, seeds2, balance, atol, memory, state, pool,
     )  # fmt: skip
 
 

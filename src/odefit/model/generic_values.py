@@ -1,18 +1,17 @@
-"""Values of expressions at random points, to see what holds whatever the numbers are.
+"""Expressions as rational functions, to see what holds whatever the numbers are.
 
-An identity between analytic functions that holds at a few random points holds everywhere, but for points of measure
-zero.  Expressions of the language are analytic but for conditions, roundings, extremes and tables: of these a sample
-shows one branch only.  They are replaced by what is generic,
+An identity between rational functions that holds at a random point holds everywhere (`odefit.model.residues`).  What is
+not rational in an expression is replaced by something generic,
 
     a < b, floor(a), sign(a), not a, ...    a number
     if(c, a, 0), abs(a)                     a times a number
     min(a, b), max(a, b)                    a and b times a number each, added
     U(a)                                    a quadratic polynomial of a
+    exp(a), log(a), a^b, ...                an affine function of a and b
 
-with random numbers, the same ones wherever the same is written.  So what vanishes at all samples vanishes on every
-branch and for every table; the converse need not hold, and is not claimed.
-
-The points are positive and of order 1 at first; where a value is not finite there (``sqrt(1 - x)``), others are tried.
+with new symbols for the numbers, the same ones wherever the same is written.  So no relation between such functions is
+known but that equal ones are equal.  What vanishes then vanishes on every branch of a condition, for every table, and
+where functions are steep or not defined; the converse need not hold, and is not claimed.
 """
 
 from __future__ import annotations
@@ -23,21 +22,16 @@ from typing import Any
 import casadi as ca
 import numpy as np
 from casadi import SX
-from numpy.typing import NDArray
 
 from odefit.model.arithmetic import add, multiply
 from odefit.model.dependencies import evaluation_order, symbols_in
 from odefit.model.table_calls import CALL
 
-SAMPLES = 5
-"""Points at which something must hold."""
-_TRIALS = 40
-_RANGES = ((0.5, 2.0), (0.05, 0.9), (1.0, 9.0), (-1.0, 1.0))
-_SEED = 20_011
 _NUMBERS = frozenset(
     {ca.OP_LT, ca.OP_LE, ca.OP_EQ, ca.OP_NE, ca.OP_NOT, ca.OP_AND, ca.OP_OR, ca.OP_FLOOR, ca.OP_CEIL, ca.OP_SIGN}
 )
 _EXTREMES = frozenset({ca.OP_FMIN, ca.OP_FMAX})
+_RATIONAL = frozenset({ca.OP_ADD, ca.OP_SUB, ca.OP_MUL, ca.OP_DIV, ca.OP_NEG, ca.OP_SQ, ca.OP_TWICE, ca.OP_INV})
 _binary: Any = SX.binary
 _unary: Any = SX.unary
 
@@ -59,15 +53,14 @@ def inlined(expressions: list[SX], definitions: Mapping[str, SX], symbols: Mappi
 
 
 def generic(out: SX) -> SX:
-    """Return a column of expressions with random analytic functions in the place of what is not analytic."""
+    """Return a column of expressions with generic rational functions in the place of what is not rational."""
     symbols = symbols_in(out)
     function = ca.Function("generic", [ca.vertcat(SX(0, 1), *symbols)], [ca.densify(out)])
-    rng = np.random.default_rng(_SEED)
     keys: dict[Hashable, int] = {}
-    numbers: dict[Hashable, float] = {}
+    numbers: dict[Hashable, SX] = {}
 
     def number(*key: Hashable) -> SX:
-        return SX(numbers.setdefault(key, float(rng.uniform(0.5, 2.0))))
+        return numbers.setdefault(key, SX.sym(f"number {len(numbers)}"))
 
     register: dict[int, tuple[SX, int, bool]] = {}  # value, key of what is written, whether it is NaN
     result = SX.zeros(out.numel())
@@ -101,26 +94,11 @@ def generic(out: SX) -> SX:
                 table, argument = parts[0][1], values[1]
                 slope = add(number(table, 1), multiply(number(table, 2), argument))
                 value = add(values[0], multiply(slope, argument))
+            elif operation not in _RATIONAL:
+                value, lost = number(key), False
+                for i, one in enumerate(values):
+                    value = add(value, multiply(number(key, i), one))
             else:
                 value = _unary(operation, *values) if len(values) == 1 else _binary(operation, *values)
         register[target[0]] = (value, keys.setdefault(key, len(keys)), lost)
     return result
-
-
-def samples(out: SX) -> NDArray[np.float64]:
-    """Return the values (`SAMPLES`, n) of a column of analytic expressions at random points; (0, n) if none is finite.
-
-    The same symbols, in the same order, get the same values.
-    """
-    symbols = symbols_in(out)
-    function = ca.Function("values", [ca.vertcat(SX(0, 1), *symbols)], [ca.densify(out)])
-    rng = np.random.default_rng(_SEED)
-    found = []
-    for trial in range(_TRIALS):
-        lower, upper = _RANGES[trial * len(_RANGES) // _TRIALS]
-        values = np.asarray(function(rng.uniform(lower, upper, len(symbols)))).ravel()
-        if np.all(np.isfinite(values)):
-            found.append(values)
-        if len(found) == SAMPLES:
-            break
-    return np.array(found).reshape(len(found), out.numel())

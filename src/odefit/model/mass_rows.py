@@ -33,8 +33,8 @@ from casadi import SX
 
 from odefit.model.arithmetic import divide
 from odefit.model.generic_values import inlined
-from odefit.model.row_elimination import Row, first_dependent, without_dependent_rows
-from odefit.model.row_matching import MassFault, check_index, listed, matched_states
+from odefit.model.row_elimination import Row, first_dependent, listed, without_dependent_rows
+from odefit.model.row_matching import MassFault, check_index, matched_states
 
 
 class Structured(NamedTuple):

@@ -9,8 +9,8 @@ there is no algebraic row), if and only if
 
 is regular.  Whatever the numbers are, M must have a perfect matching: an entry in each row and column that no other row
 or column uses.  Each row then is named by its column: a differential row has the derivative of that state, an algebraic
-one the state itself; ``x' = expr`` has only x' and keeps its name.  M is tested at random samples, too: entries may
-cancel.  Where none is finite nothing is said: the numbers of a run will tell.
+one the state itself; ``x' = expr`` has only x' and keeps its name.  M is tested at random points, too
+(`odefit.model.residues`): entries may cancel.  Where no point serves nothing is said: the numbers of a run will tell.
 
 Where there is no matching, the rows and columns that alternating paths reach from an unmatched one are the part to
 blame (Dulmage and Mendelsohn): the rows hold fewer unknowns than they are, the columns stand in fewer equations.  If
@@ -25,14 +25,11 @@ from collections.abc import Collection, Mapping, Sequence
 import casadi as ca
 import numpy as np
 from casadi import SX
-from numpy.typing import NDArray
 
 from odefit.model.dependencies import symbols_in
-from odefit.model.generic_values import generic, samples
-from odefit.model.row_elimination import Row
-
-_SINGULAR = 1e-11
-_INVOLVED = 1e-6
+from odefit.model.generic_values import generic
+from odefit.model.residues import Values, echelon, residues
+from odefit.model.row_elimination import Row, listed
 
 
 class MassFault(Exception):
@@ -41,13 +38,6 @@ class MassFault(Exception):
     def __init__(self, message: str, row: int | None = None) -> None:
         super().__init__(message)
         self.row = row
-
-
-def listed(words: Sequence[str], most: int = 6) -> str:
-    """Join words with commas and an 'and'."""
-    if len(words) > most:
-        return f"{', '.join(words[:most])} and {len(words) - most} more"
-    return " and ".join(filter(None, (", ".join(words[:-1]), *words[-1:])))
 
 
 def matched_states(rows: Sequence[Row], sides: Sequence[SX], states: Sequence[str], symbols: list[SX]) -> list[str]:
@@ -86,7 +76,7 @@ def check_index(
     states: Sequence[str],
     symbols: list[SX],
 ) -> None:
-    """Refuse rows whose matrix M is singular at all samples; see the top of the module.
+    """Refuse rows whose matrix M is singular at random points; see the top of the module.
 
     Parameters
     ----------
@@ -95,47 +85,31 @@ def check_index(
     coefficients, sides
         Of the rows, with definitions put in.
     """
+    if all(row.coefficients for row in rows):
+        return  # independent they are already
     own = {next(iter(row.coefficients)) for row in rows if row.explicit}  # a unit row takes its column with it
     columns = [k for k, name in enumerate(states) if name not in own]
     place = {states[k]: i for i, k in enumerate(columns)}
     implicit = [k for k, row in enumerate(rows) if not row.explicit]
-    if not implicit:
+    entries: list[dict[int, Values]] = [{} for _ in implicit]
+    inner = [(i, name) for i, k in enumerate(implicit) for name in coefficients[k] if name in place]
+    algebraic = [i for i, k in enumerate(implicit) if not rows[k].coefficients]
+    factors = [coefficients[implicit[i]][name] for i, name in inner]
+    written = generic(ca.vertcat(*factors, *(sides[implicit[i]] for i in algebraic)))
+    slopes = ca.jacobian(written[len(inner) :], ca.vertcat(SX(0, 1), *(symbols[k] for k in columns)))
+    where = [(i, place[name]) for i, name in inner]
+    where += [(algebraic[row], column) for row, column in zip(*slopes.sparsity().get_triplet(), strict=True)]
+    values = residues(ca.vertcat(*(written[k] for k in range(len(inner))), ca.vec(slopes.nz[:])))
+    if values is None:
         return
-    unknowns = ca.vertcat(*(symbols[k] for k in columns))
-    parts, where = [], list[tuple[int, int]]()
-    for i, k in enumerate(implicit):
-        if rows[k].coefficients:
-            inner = [name for name in coefficients[k] if name in place]
-            parts.append(generic(ca.vertcat(SX(0, 1), *(coefficients[k][name] for name in inner))))
-            where += [(i, place[name]) for name in inner]
-        else:
-            slopes = ca.jacobian(generic(sides[k]), unknowns)
-            parts.append(slopes.nz[:].T)
-            where += [(i, j) for j in slopes.sparsity().get_triplet()[1]]
-    if not where:
-        return
-    matrices = np.zeros((0, len(implicit), len(columns)))
-    values = samples(ca.vertcat(*parts))
-    if len(values):
-        matrices = np.zeros((len(values), len(implicit), len(columns)))
-        matrices[:, [i for i, _ in where], [j for _, j in where]] = values
-    faults = [_null_vectors(one) for one in matrices]
-    if not faults or None in faults:
-        return
-    left, right = faults[0] or (np.empty(0), np.empty(0))
-    blamed = [implicit[i] for i in _involved(left)]
-    raise _index_fault(rows, blamed, [states[columns[j]] for j in _involved(right)])
-
-
-def _involved(vector: NDArray[np.float64]) -> list[int]:
-    return np.flatnonzero(np.abs(vector) > _INVOLVED * np.max(np.abs(vector))).tolist()
-
-
-def _null_vectors(matrix: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """Return left and right null vector of a matrix, None if it is regular."""
-    largest = np.max(np.abs(matrix), axis=1, keepdims=True)
-    left, sizes, right = np.linalg.svd(matrix / np.where(largest > 0.0, largest, 1.0))
-    return None if sizes[-1] > _SINGULAR * sizes[0] else (left[:, -1], right[-1])
+    for (i, j), one in zip(where, values, strict=True):
+        entries[i][j] = one
+    found = echelon(entries)
+    dependent = [i for i, left in enumerate(found.reduced) if not left]
+    if dependent:
+        free = next(j for j in range(len(columns)) if j not in found.pivots)
+        blamed = [implicit[i] for i in found.rows_of_zero(dependent[0])]
+        raise _index_fault(rows, sorted(blamed), [states[columns[j]] for j in sorted(found.null_columns(free))])
 
 
 def _matching(found: Sequence[Collection[int]], n: int) -> list[int]:

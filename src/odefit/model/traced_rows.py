@@ -30,7 +30,7 @@ def rows_of_mass(
     for row, side in sides.items():
         explicit = row not in coefficients and row in states
         own = {row: SX(1.0)} if explicit else dict(coefficients.get(row, {}))
-        rows.append(Row({name: one for name, one in own.items() if not is_zero(one)}, side, _words(row), explicit))
+        rows.append(Row({name: one for name, one in own.items() if not is_zero(one)}, side, repr(row), explicit))
     return rows
 
 
@@ -41,14 +41,10 @@ def rows_of_residuals(residuals: Mapping[str, SX], derivatives: Mapping[str, SX]
         terms = terms_of_expression(one, derivatives)
         if terms is None:
             raise ModelError(f"residual {name!r} is not linear in ydot; {_ADVICE}")
-        rows.append(Row(terms.coefficients, negate(terms.rest), _words(name)))
+        rows.append(Row(terms.coefficients, negate(terms.rest), repr(name)))
     return rows
 
 
 def rows_of_equations(equations: Mapping[str, SX]) -> list[Row]:
     """Return the rows of algebraic equations."""
-    return [Row({}, one, _words(name)) for name, one in equations.items()]
-
-
-def _words(name: str) -> str:
-    return f"equation {name!r}"
+    return [Row({}, one, repr(name)) for name, one in equations.items()]

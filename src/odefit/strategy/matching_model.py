@@ -151,6 +151,8 @@ class MatchingModel:
 def matching_models(problem: Problem) -> tuple[MatchingModel, ...]:
     """Return the records of all experiments; they are made once for a model."""
     model = problem.model
+    if model.mass:
+        raise UnsupportedError('start values from the data (start = "auto") for equations in several derivatives')
     if (
         model.events
         or model.state_events
