@@ -105,14 +105,16 @@ def test_observed_orders(name, k):
     """Order k at the ends of steps and at least k - 1 between them, of states and sensitivities."""
     case = CASE[name]
     errors = []
-    for n in (int(case.end * f) for f in ((60, 120) if k < 3 else (15, 30) if k < 5 else (6, 12))):
+    for n in (int(case.end * f) for f in ((60, 120) if k < 3 else (20, 40) if k < 5 else (10, 20))):
         h = (case.end - case.t0) / n
         between = case.t0 + h * (np.arange(n)[:, None] + np.array([0.2, 0.5, 0.7])).ravel()
-        times = np.append(between, case.end)
+        ends = np.append(case.t0 + h * np.arange(1, n), case.end)
+        times = np.sort(np.concatenate([between, ends]))
         found = solve(LIMEX, case, make_run(case, times=times), grid=grid_of_orders(np.full(n, h), k), order=1)
         y, s, _ = exact(case, times)
         off = np.abs(found.y - y[:, :, 0]).max(axis=1), np.abs(found.S - s).max(axis=(1, 2))
-        errors.append([off[0][-1], off[1][-1], off[0][:-1].max(), off[1][:-1].max()])
+        at_end = np.isin(times, ends)
+        errors.append([one[chosen].max() for chosen in (at_end, ~at_end) for one in off])
     orders = np.log2(np.array(errors[0]) / errors[1])
     assert (orders[:2] > k - 0.5).all()
     assert (orders[2:] > max(1, k - 1) - 0.5).all()
@@ -166,7 +168,7 @@ def test_grids_that_do_not_fit_are_refused(orders, words):
 def test_orders_follow_the_tolerance():
     case = CASE["oscillator"]
     means = [solve(LIMEX, case, make_run(case), rtol=r, atol=r).grid.orders.mean() for r in (1e-3, 1e-6, 1e-9)]
-    assert means[0] + 0.5 < means[1] < means[2] - 0.5
+    assert means[0] + 0.5 < means[1] < means[2] - 0.3
     assert means[2] < MOST_ROWS
 
 

@@ -105,7 +105,9 @@ def check_equilibration(problem: Problem, experiment: Experiment, model: Compile
 
 def _refuse_time(problem: Problem, model: CompiledModel, where: str, advice: str) -> None:
     if model.in_equations:
-        raise UnsupportedError(f"{where} the model has equations in several derivatives, whose steady state is not found")
+        raise UnsupportedError(
+            f"{where} the model has equations in several derivatives, whose steady state is not found"
+        )
     rhs, t = model.rhs.library.symbolic("rhs"), problem.model.time
     gathered = [problem.model.states.index(name) for name in problem.model.gathered]
     inputs, switches = dict(rhs.arrays)["u"], model.switches

@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from odefit.integrate.balance import make_consistent, rates_at
+from odefit.integrate.balance import make_consistent, note_noise, rates_at
 from odefit.integrate.ddm_newton import leave_out_nonfinite
 from odefit.integrate.directions import place_of, slopes_of
 from odefit.integrate.limex_room import BEGINNING, Making
@@ -38,7 +38,7 @@ from odefit.native.calls import call_directions, call_model, call_second
 from odefit.native.equation_systems import join_entries, subtract_rates
 from odefit.native.finite import all_finite
 from odefit.native.kernel import kernel
-from odefit.native.linear_systems import factorise_matrix
+from odefit.native.linear_systems import FACTORISED, factorise_matrix
 
 
 class Form(NamedTuple):
@@ -54,9 +54,9 @@ class Form(NamedTuple):
         Set ``room.f[0]`` to f at a state.
     linearise(task, e, room, t)
         Compute what the matrices of all rows are made of, at the beginning of a step.
-    factorise(task, e, room, shift, a, pivots)
-        Factorise the matrix of a row whose small steps are 1/`shift` long; return how it went, as `factorise_matrix`
-        does.
+    factorise(task, e, room, shift, slot)
+        Factorise the matrix of a row whose small steps are 1/`shift` long into this row of factors; return how it went,
+        as `factorise_matrix` does.
     right_hand(task, e, room, t, at, is_first, shift)
         Set ``room.f[0]`` to the right-hand side of the small step to `t` from ``room.stage[0]``, whose increment will
         stand in ``room.d[at]``.
@@ -94,8 +94,8 @@ def _linearise(task, e, room, t):
 
 
 @kernel(inline=True)
-def _factorise(task, e, room, shift, a, pivots):
-    return factorise_matrix(e, room.jac, shift, task.n, a, pivots, room.work, e.limit)
+def _factorise(task, e, room, shift, slot):
+    return factorise_matrix(e, room.jac, shift, task.n, room.a[slot], room.pivots[slot], room.work, e.limit)
 
 
 @kernel(inline=True)
@@ -127,23 +127,24 @@ EXPLICIT = Form(False, _slope, _evaluate, _linearise, _factorise, _right_hand, _
 """y' = f(t, y, p)."""
 
 
-@kernel(inline=True)
-def _rates(task, e, room, t, dt, y, row, out, out_row):
-    making = Making(
-        room.balance, room.jac, room.a[0], room.pivots[0], room.work, room.delta, room.seeds, room.seeds2, room.z,
+@kernel(inline=True, allocating=True)
+def _making(room, slot):
+    """Return what `odefit.integrate.balance` works in, with the factors of a row."""
+    return Making(
+        room.balance, room.jac, room.a[slot], room.pivots[slot], room.work, room.delta, room.seeds, room.seeds2, room.z,
         room.s2_out, (room.across, room.across, room.bend),
     )  # fmt: skip
-    rates_at(task, e, making, t, dt, y, row, out, out_row)
 
 
-@kernel(inline=True)
+@kernel(inline=True, allocating=True)
+def _rates(task, e, room, t, dt, y, row, out, out_row):
+    rates_at(task, e, _making(room, 0), t, dt, y, row, out, out_row)
+
+
+@kernel(inline=True, allocating=True)
 def consistent(task, e, room, t):
     """See `Method.consistent`."""
-    making = Making(
-        room.balance, room.jac, room.a[0], room.pivots[0], room.work, room.delta, room.seeds, room.seeds2, room.z,
-        room.s2_out, (room.across, room.across, room.bend),
-    )  # fmt: skip
-    return make_consistent(task, e, making, t, room.y, room.s, room.s2_out, 0)
+    return make_consistent(task, e, _making(room, 0), t, room.y, room.s, room.s2_out, 0)
 
 
 @kernel(inline=True)
@@ -166,10 +167,14 @@ def _linearise_equations(task, e, room, t):
         leave_out_nonfinite(b.whole)
 
 
-@kernel(inline=True)
-def _factorise_equations(task, e, room, shift, a, pivots):
+@kernel(inline=True, allocating=True)
+def _factorise_equations(task, e, room, shift, slot):
+    making = _making(room, slot)
     join_entries(e, task.n, room.balance.whole, shift, room.jac)
-    return factorise_matrix(e, room.jac, 0.0, task.n, a, pivots, room.work, e.limit)
+    outcome = factorise_matrix(e, room.jac, 0.0, task.n, making.a, making.pivots, room.work, e.limit)
+    if outcome == FACTORISED:
+        note_noise(task, e, making, room.y, 0)
+    return outcome
 
 
 @kernel(inline=True)

@@ -48,6 +48,8 @@ class Room(NamedTuple):
     balance, rate, s_rate, lanes
         For equations in several derivatives, else empty: see there; rates at the beginning of the step, of states and
         directions; directions of (y, y'), four of them.
+    atol
+        Absolute tolerances in the error test.
     weights
         Of the increments, at an output time.
     y_out, s_out, s2_out
@@ -83,6 +85,7 @@ class Room(NamedTuple):
     rate: Array
     s_rate: Array
     lanes: Array
+    atol: Array
     weights: Array
     y_out: Array
     s_out: Array
@@ -146,6 +149,9 @@ def make_room(task, e, order):
     at, along = cut(pool, at, (q, n_z))
     at, across = cut(pool, at, (n_z,))
     at, balance = cut_balance(pool, at, e, n, size, 0)
+    atol = task.atol
+    if equations:
+        atol = balance.atol
     at, rate = cut(pool, at, (1, n_rate))
     at, s_rate = cut(pool, at, (1, n_s_rate))
     at, lanes = cut(pool, at, (1, 8 * n_rate))
@@ -164,7 +170,7 @@ def make_room(task, e, order):
         across[i] = 0.0
     return Room(
         y, s, d, ds, x, stage, z, f, delta, work_rows, jac, a, pivots, work, seeds, seeds2, along, across, bend,
-        balance, rate, s_rate, lanes, weights,
+        balance, rate, s_rate, lanes, atol, weights,
         y_out, s_out, s2_out, sizes, costs, memory, state, pool,
     )  # fmt: skip
 

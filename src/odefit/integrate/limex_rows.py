@@ -36,9 +36,10 @@ def row_of_states(form: Form) -> Any:
     def row(task, e, room, t, h, t_new, j):
         n, first, slot = task.n, increments_before(j), min(j, room.a.shape[0]) - 1
         a, pivots, stage, delta = room.a[slot], room.pivots[slot], room.stage, room.delta
-        outcome = factorise(task, e, room, j / h, a, pivots)
+        outcome = factorise(task, e, room, j / h, slot)
         if outcome != FACTORISED:
-            return (TOO_LARGE if outcome == GROWN and e.limit < np.inf else SINGULAR), -1
+            grown = (outcome == GROWN or e.algebraic.size > 0) and e.limit < np.inf
+            return (TOO_LARGE if grown else SINGULAR), -1
         for i in range(n):
             stage[0, i] = room.y[0, i]
         for m in range(j):
@@ -78,7 +79,7 @@ def extrapolate(task, room, j):
         old = room.y[0, i]
         new = old + gain
         room.y[1, i] = new
-        part = max(abs(error), _BETWEEN * abs(bend[i])) / tolerance(task.atol[i], task.rtol, old, new)
+        part = max(abs(error), _BETWEEN * abs(bend[i])) / tolerance(room.atol[i], task.rtol, old, new)
         if not (math.isfinite(part) and math.isfinite(new)):
             return np.inf, i
         if part > ratio:
