@@ -3,25 +3,29 @@
 A `Form` is what the rows (`odefit.integrate.limex_rows`) are built around, before anything is compiled.
 
 **Equations in several derivatives.**  B may be singular, if the index is 1, and depend on everything.  With small steps
-h = H/j, B_0 = B(t0, y0) and B_i = B(t_{i+1}, y_i) this is (5) of Nowak et al.,
+h = H/j and B_i = B(t_{i+1}, y_i) this is (5) of Nowak et al.,
 
-    (B_0/h - A) d_i = f(t_{i+1}, y_i) - (B_i - B_0) v_i,    v_i = d_{i-1}/h,    A = d/dy (f - B v_0) at (t0, y0):
+    (B_0/h - A) d_i = f(t_{i+1}, y_i) - (B_i - B_0) v_i,    v_i = d_{i-1}/h,    A = d/dy (f - B v_0) at (t_1, y_0):
 
 where B changes, the rate that it is multiplied by is that of the small step before.  In terms of G, which is linear in
-y', with W = G_y'(t0, y0) = -B_0,
+y', with W = G_y'(t_1, y_0) = -B_0,
 
-    M d_i = G(t_{i+1}, y_i, v_i) - W v_i,    M = -(G_y + W/h) at (t0, y0, v_0).
+    M d_i = G(t_{i+1}, y_i, v_i) - W v_i,    M = -(G_y + W/h) at (t_1, y_0, v_0).
 
-The rate v_0 at the beginning of a step is that of P at the end of the step before (`odefit.integrate.extrapolation`),
-and zero in the first step of a piece.  It is in A, which may be any matrix but for rows without derivatives, in which
-v_0 does not appear; and in the first small step where B depends on t, whose local error of second order is extrapolated
-like others.  So v_0 is a linear combination of increments, and its derivatives are known.
+Rates v_i follow a smooth function of time and h with B_0 v(t) = f(t + h, y) - (B(t + h, y) - B_0) v(t - h), since the
+factor of v(t - h) is zero at t0.  Else what v_0 is off would be carried on, with a power of h more in each small step,
+of which row j has but j: the order is 3 to 4 then, whatever k is (observed with B_0 at t0).  Therefore M is taken at
+the end t_1 of the first small step, by a Jacobian for each row.
+
+So v_0 stands in A alone, which may be any matrix but for rows without derivatives, in which there is no v_0.  It is the
+rate of P at the end of the step before (`odefit.integrate.extrapolation`), zero in the first step of a piece: a linear
+combination of increments, whose derivatives are known.
 
 Derivatives: with s_i, sv_i = ds_{i-1}/h and dp for y_i, v_i and p, all that M, W and G depend on gives
 
-    M ds_i = DG(t_{i+1}, y_i, v_i)[s_i, sv_i, dp] - W sv_i + D2G(t0, y0, v_0)[(s_0, sv_0, dp), (d_i, d_i/h - v_i, 0)].
+    M ds_i = DG(t_{i+1}, y_i, v_i)[s_i, sv_i, dp] - W sv_i + D2G(t_1, y_0, v_0)[(s_0, sv_0, dp), (d_i, d_i/h - v_i, 0)].
 
-For B = 1 all this is the explicit form: v_i and its terms cancel.
+For B = 1 all this is the explicit form, but for A at t_1: v_i and its terms cancel.
 """
 
 from __future__ import annotations
@@ -53,14 +57,14 @@ class Form(NamedTuple):
     evaluate(task, room, t, y, row)
         Set ``room.f[0]`` to f at a state.
     linearise(task, e, room, t)
-        Compute what the matrices of all rows are made of, at the beginning of a step.
+        Compute what the matrices of all rows have in common, at the beginning of a step.
     factorise(task, e, room, shift, slot)
-        Factorise the matrix of a row whose small steps are 1/`shift` long into this row of factors; return how it went,
-        as `factorise_matrix` does.
-    right_hand(task, e, room, t, at, is_first, shift)
+        Factorise the matrix of a row whose small steps are 1/`shift` long into the place `slot` of factors; return how
+        it went, as `factorise_matrix` does.
+    right_hand(task, e, room, t, at, is_first, shift, slot)
         Set ``room.f[0]`` to the right-hand side of the small step to `t` from ``room.stage[0]``, whose increment will
         stand in ``room.d[at]``.
-    right_hand_directions(task, e, room, t, at, is_first, shift)
+    right_hand_directions(task, e, room, t, at, is_first, shift, slot)
         Set ``room.ds[at]`` to the right-hand side of directions; states and directions stand in ``room.stage`` and
         ``room.z``.
     """
@@ -99,14 +103,14 @@ def _factorise(task, e, room, shift, slot):
 
 
 @kernel(inline=True)
-def _right_hand(task, e, room, t, at, is_first, shift):
+def _right_hand(task, e, room, t, at, is_first, shift, slot):
     _evaluate(task, room, t, room.stage, 0)
 
 
 @kernel(inline=True)
-def _add_second(task, room, states, at):
-    """Add D2[(directions at the beginning), `across`] at `states`, the beginning of the step, to ``room.ds[at]``."""
-    n, q, t0 = task.n, room.along.shape[0], room.memory[BEGINNING]
+def _add_second(task, room, t0, states, at):
+    """Add D2[(directions at the beginning), `across`] at `t0` and `states`, those of the matrix, to ``room.ds[at]``."""
+    n, q = task.n, room.along.shape[0]
     for c in range(q):
         call_second(task.second, t0, states, 0, task.p, task.u, room.along[c], room.across, room.bend, 0)
         for i in range(n):
@@ -116,11 +120,11 @@ def _add_second(task, room, states, at):
 
 
 @kernel(inline=True)
-def _right_hand_directions(task, e, room, t, at, is_first, shift):
+def _right_hand_directions(task, e, room, t, at, is_first, shift, slot):
     slopes_of(task, t, room.stage, 0, room.z, room.seeds, room.ds, at)
     for i in range(task.n):
         room.across[i] = room.d[at, i]
-    _add_second(task, room, room.y, at)
+    _add_second(task, room, room.memory[BEGINNING], room.y, at)
 
 
 EXPLICIT = Form(False, _slope, _evaluate, _linearise, _factorise, _right_hand, _right_hand_directions)
@@ -158,20 +162,26 @@ def _evaluate_equations(task, room, t, y, row):
 
 @kernel(inline=True)
 def _linearise_equations(task, e, room, t):
-    n, b = task.n, room.balance
-    for i in range(n):
-        b.point[0, i], b.point[0, n + i] = room.y[0, i], room.rate[0, i]
-    call_model(task.jacobian, t, b.point, 0, task.p, task.u, b.whole, 0)
-    task.counts[JACOBIAN] += 1
-    if not all_finite(b.whole):
-        leave_out_nonfinite(b.whole)
+    pass
+
+
+@kernel(inline=True)
+def _time_of_matrix(room, shift):
+    """Return the end of the first small step."""
+    return room.memory[BEGINNING] + 1.0 / shift
 
 
 @kernel(inline=True, allocating=True)
 def _factorise_equations(task, e, room, shift, slot):
-    making = _making(room, slot)
-    join_entries(e, task.n, room.balance.whole, shift, room.jac)
-    outcome = factorise_matrix(e, room.jac, 0.0, task.n, making.a, making.pivots, room.work, e.limit)
+    n, making, whole, point = task.n, _making(room, slot), room.wholes[slot], room.balance.point
+    for i in range(n):
+        point[0, i], point[0, n + i] = room.y[0, i], room.rate[0, i]
+    call_model(task.jacobian, _time_of_matrix(room, shift), point, 0, task.p, task.u, whole, 0)
+    task.counts[JACOBIAN] += 1
+    if not all_finite(whole):
+        leave_out_nonfinite(whole)
+    join_entries(e, n, whole, shift, room.jac)
+    outcome = factorise_matrix(e, room.jac, 0.0, n, making.a, making.pivots, room.work, e.limit)
     if outcome == FACTORISED:
         note_noise(task, e, making, room.y, 0)
     return outcome
@@ -186,8 +196,8 @@ def _put_point(task, room, at, is_first, shift):
 
 
 @kernel(inline=True)
-def _right_hand_of_equations(task, e, room, t, at, is_first, shift):
-    n, b = task.n, room.balance
+def _right_hand_of_equations(task, e, room, t, at, is_first, shift, slot):
+    n, b, whole = task.n, room.balance, room.wholes[slot]
     _put_point(task, room, at, is_first, shift)
     call_model(task.value, t, b.point, 0, task.p, task.u, room.f, 0)
     task.counts[RHS] += 1
@@ -196,12 +206,12 @@ def _right_hand_of_equations(task, e, room, t, at, is_first, shift):
         for g in range(e.whole_ptr[i], e.whole_ptr[i + 1]):
             column = e.whole_col[g]
             if n <= column < 2 * n:
-                total += b.whole[g] * b.point[0, column]
+                total += whole[g] * b.point[0, column]
         room.f[0, i] -= total
 
 
 @kernel(inline=True)
-def _right_hand_directions_of_equations(task, e, room, t, at, is_first, shift):
+def _right_hand_directions_of_equations(task, e, room, t, at, is_first, shift, slot):
     n, n_p, b, ds = task.n, task.n_parameters, room.balance, room.ds
     for i in range(ds.shape[1]):
         b.rates[0, i] = room.s_rate[0, i] if is_first else shift * ds[at - 1, i]
@@ -214,12 +224,12 @@ def _right_hand_directions_of_equations(task, e, room, t, at, is_first, shift):
             task.directions, t, b.point, 0, task.p, task.u, room.lanes, 0, room.seeds, block * 4 * n_p,
             ds, at * ds.shape[1] + first,
         )  # fmt: skip
-    subtract_rates(e, n, b.whole, b.rates, ds, at)
+    subtract_rates(e, n, room.wholes[slot], b.rates, ds, at)
     for i in range(n):
         room.across[i] = room.d[at, i]
         room.across[n + i] = shift * room.d[at, i] - b.point[0, n + i]
         b.point[0, i], b.point[0, n + i] = room.y[0, i], room.rate[0, i]
-    _add_second(task, room, b.point, at)
+    _add_second(task, room, _time_of_matrix(room, shift), b.point, at)
 
 
 EQUATIONS = Form(

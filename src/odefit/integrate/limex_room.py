@@ -45,9 +45,9 @@ class Room(NamedTuple):
     seeds, seeds2, along, across, bend
         Seeds of p, and of second order, of which there are none; directions of (y, p), a row each; an increment with
         zeros for p; a second derivative.  With equations in several derivatives y' stands between y and p.
-    balance, rate, s_rate, lanes
-        For equations in several derivatives, else empty: see there; rates at the beginning of the step, of states and
-        directions; directions of (y, y'), four of them.
+    balance, wholes, rate, s_rate, lanes
+        For equations in several derivatives, else empty: see there; derivatives by (y, y', p) for each row; rates at
+        the beginning of the step, of states and directions; directions of (y, y'), four of them.
     atol
         Absolute tolerances in the error test.
     weights
@@ -82,6 +82,7 @@ class Room(NamedTuple):
     across: Array
     bend: Array
     balance: Balance
+    wholes: Array
     rate: Array
     s_rate: Array
     lanes: Array
@@ -124,8 +125,8 @@ def make_room(task, e, order):
     n_z, n_rate, n_s_rate = n + n_p + (n if equations else 0), n if equations else 0, size if equations else 0
     pool = np.empty(
         (n_all + 5) * size + (n_all + MOST_ROWS + 12) * n + n_jac + n_kept * n_factors + e.n_work + n_seeds
-        + (q + 1) * n_z + n_all + 2 * (MOST_ROWS + 1) + 3 + 9 * n_rate + n_s_rate + 30 * SLACK
-        + size_of_balance(e, n, size, 0)
+        + (q + 1) * n_z + n_all + 2 * (MOST_ROWS + 1) + 3 + 9 * n_rate + n_s_rate + n_kept * e.whole_col.size
+        + 31 * SLACK + size_of_balance(e, n, size, 0)
     )  # fmt: skip
     at, ds = cut(pool, 0, (n_all, size))
     at, s = cut(pool, at, (2, size))
@@ -152,6 +153,7 @@ def make_room(task, e, order):
     atol = task.atol
     if equations:
         atol = balance.atol
+    at, wholes = cut(pool, at, (n_kept, e.whole_col.size))
     at, rate = cut(pool, at, (1, n_rate))
     at, s_rate = cut(pool, at, (1, n_s_rate))
     at, lanes = cut(pool, at, (1, 8 * n_rate))
@@ -170,7 +172,7 @@ def make_room(task, e, order):
         across[i] = 0.0
     return Room(
         y, s, d, ds, x, stage, z, f, delta, work_rows, jac, a, pivots, work, seeds, seeds2, along, across, bend,
-        balance, rate, s_rate, lanes, atol, weights,
+        balance, wholes, rate, s_rate, lanes, atol, weights,
         y_out, s_out, s2_out, sizes, costs, memory, state, pool,
     )  # fmt: skip
 

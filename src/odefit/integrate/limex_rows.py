@@ -43,7 +43,7 @@ def row_of_states(form: Form) -> Any:
         for i in range(n):
             stage[0, i] = room.y[0, i]
         for m in range(j):
-            right_hand(task, e, room, _small_time(t, h, t_new, m, j), first + m, m == 0, j / h)
+            right_hand(task, e, room, _small_time(t, h, t_new, m, j), first + m, m == 0, j / h, slot)
             bad = first_nonfinite(room.f, 0, n)
             if bad >= 0:
                 return NOT_FINITE, bad
@@ -120,7 +120,7 @@ def directions_of_rows(form: Form) -> Any:
                 z[0, i] = s[0, i]
             for m in range(j):
                 at = first + m
-                right_hand_directions(task, e, room, _small_time(t, h, t_new, m, j), at, m == 0, j / h)
+                right_hand_directions(task, e, room, _small_time(t, h, t_new, m, j), at, m == 0, j / h, j - 1)
                 if not solve_blocks(e, n, a, pivots, room.work, ds, at):
                     return max(0, first_nonfinite(ds, at, size))
                 for i in range(n):
