@@ -21,6 +21,11 @@ COUPLED = (
 TIMES = np.array([0.3, 1.0, 2.0])
 VALUES = {"a": 0.8, "r": 1.1, "c": 0.7}
 INDEX_1 = "a*x' + z' = -H\nx' - z' = H*x - x\nalgebraic H ~ 1\n0 = H^3 + H - x*z - sin(t)\nx(0) = 1\nz(0) = 2"
+INDEX_1_SOLVED = (
+    "x' = (H*x - x - H)/(1 + a)\nz' = (H*x - x - H)/(1 + a) - H*x + x\nalgebraic H ~ 1\n"
+    "0 = H^3 + H - x*z - sin(t)\nx(0) = 1\nz(0) = 2"
+)
+"""The same, solved for the derivatives; H is found wherever it is needed."""
 STIFF = (
     "C*(u' - w') = (sin(t) - u)*g\nC*(w' - u') = -w*g - d\nalgebraic d ~ 0\n0 = d - e*(exp(w) - 1)\nu(0) = 0\nw(0) = 0"
 )
@@ -49,8 +54,10 @@ by_case = pytest.mark.parametrize("name", CASES)
 
 
 def truth(name: str, model, run):
+    """Return states and sensitivities of x and z."""
     if name == "index 1":
-        found = DDM.solve(model, run, rtol=1e-11, atol=1e-13, order=1)
+        solved, other = run_of(INDEX_1_SOLVED, run.p, run.y0[:2], run.times)
+        found = METHODS["dop853"].solve(solved, other, rtol=1e-13, atol=1e-15, order=1)
         return found.y, found.S
     names = compiled_model(SOLVED).parameters
     solved, other = run_of(SOLVED, [VALUES[one] for one in names], (0.3, 1.0), TIMES)
@@ -71,7 +78,7 @@ def test_observed_orders(name, k):
     for n in (80, 160) if k < 3 else (20, 40):
         found = LIMEX.solve(model, run, rtol=1e-7, atol=1e-9, order=1, grid=grid_of_orders(np.full(n, end / n), k))
         assert found.status is Status.OK
-        errors.append([np.abs(found.y - y).max(), np.abs(found.S - s).max()])
+        errors.append([np.abs(found.y[:, :2] - y).max(), np.abs(found.S[:, :2] - s).max()])
     orders = np.log2(np.array(errors[0]) / errors[1])
     assert (orders > k - 0.5).all()
 
@@ -84,7 +91,7 @@ def test_accuracy_replay_and_derivatives(name, rtol):
     y, _ = truth(name, model, run)
     chosen = LIMEX.solve(model, run, rtol=rtol, atol=rtol, order=1)
     assert chosen.status is Status.OK
-    assert np.abs(chosen.y - y).max() <= 10.0 * rtol
+    assert np.abs(chosen.y[:, :2] - y).max() <= 10.0 * rtol
     again = LIMEX.solve(model, run, rtol=rtol, atol=rtol, order=1, grid=chosen.grid)
     np.testing.assert_array_equal(again.y, chosen.y)
     np.testing.assert_array_equal(again.S, chosen.S)
