@@ -20,12 +20,11 @@ COUPLED = (
 """The same solution, with factors that depend on time, states and a parameter."""
 TIMES = np.array([0.3, 1.0, 2.0])
 VALUES = {"a": 0.8, "r": 1.1, "c": 0.7}
-INDEX_1 = "a*x' + z' = -H\nx' - z' = H*x - x\nalgebraic H ~ 1\n0 = H^3 + H - x*z - sin(t)\nx(0) = 1\nz(0) = 2"
+INDEX_1 = "a*x' + z' = -H\nx' - z' = H*x - x\nalgebraic H ~ 1\n0 = H*(1 + x^2) - x*z - sin(t)\nx(0) = 1\nz(0) = 2"
 INDEX_1_SOLVED = (
-    "x' = (H*x - x - H)/(1 + a)\nz' = (H*x - x - H)/(1 + a) - H*x + x\nalgebraic H ~ 1\n"
-    "0 = H^3 + H - x*z - sin(t)\nx(0) = 1\nz(0) = 2"
+    "x' = (H*x - x - H)/(1 + a)\nz' = (H*x - x - H)/(1 + a) - H*x + x\nH = (x*z + sin(t))/(1 + x^2)\nx(0) = 1\nz(0) = 2"
 )
-"""The same, solved for the derivatives; H is found wherever it is needed."""
+"""The same, solved for the derivatives."""
 STIFF = (
     "C*(u' - w') = (sin(t) - u)*g\nC*(w' - u') = -w*g - d\nalgebraic d ~ 0\n0 = d - e*(exp(w) - 1)\nu(0) = 0\nw(0) = 0"
 )
@@ -108,7 +107,7 @@ def test_algebraic_equations_hold_within_the_tolerance():
     model, run = index_1()
     found = LIMEX.solve(model, run, rtol=1e-6, atol=1e-8)
     x, z, h = found.y.T
-    np.testing.assert_allclose(h**3 + h, x * z + np.sin(run.times), rtol=1e-5)
+    np.testing.assert_allclose(h * (1 + x**2), x * z + np.sin(run.times), rtol=1e-5)
 
 
 def test_a_hidden_algebraic_equation():

@@ -143,7 +143,7 @@ def _attempter(form: Form) -> Any:
                 continue
             if replay and j < most:
                 continue
-            ratio, worst = extrapolate(task, room, j)
+            ratio, worst = extrapolate(task, room, j, not in_equations)
             if not math.isfinite(ratio):
                 return NOT_FINITE, np.inf, worst
             if replay:

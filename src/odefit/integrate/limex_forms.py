@@ -26,6 +26,9 @@ Derivatives: with s_i, sv_i = ds_{i-1}/h and dp for y_i, v_i and p, all that M, 
     M ds_i = DG(t_{i+1}, y_i, v_i)[s_i, sv_i, dp] - W sv_i + D2G(t_1, y_0, v_0)[(s_0, sv_0, dp), (d_i, d_i/h - v_i, 0)].
 
 For B = 1 all this is the explicit form, but for A at t_1: v_i and its terms cancel.
+
+Output between the ends of steps takes no part in the error test: an algebraic equation is met within the tolerance at the
+end of a step, and the next one begins with a jump of this size, however short it is.
 """
 
 from __future__ import annotations

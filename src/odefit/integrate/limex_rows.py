@@ -64,10 +64,10 @@ def row_of_states(form: Form) -> Any:
 
 
 @kernel(inline=True)
-def extrapolate(task, room, j):
+def extrapolate(task, room, j, between):
     """Set the new states to T_jj; return the largest error over tolerance, and the state it belongs to.
 
-    It is that of T_j,j-1, or between the ends of the step.
+    It is that of T_j,j-1, or `between` the ends of the step, where that may be tested.
     """
     ratio, worst, bend = -1.0, 0, room.bend
     highest_coefficient(j, room.d, bend)
@@ -79,7 +79,9 @@ def extrapolate(task, room, j):
         old = room.y[0, i]
         new = old + gain
         room.y[1, i] = new
-        part = max(abs(error), _BETWEEN * abs(bend[i])) / tolerance(room.atol[i], task.rtol, old, new)
+        if between:
+            error = max(abs(error), _BETWEEN * abs(bend[i]))
+        part = abs(error) / tolerance(room.atol[i], task.rtol, old, new)
         if not (math.isfinite(part) and math.isfinite(new)):
             return np.inf, i
         if part > ratio:
