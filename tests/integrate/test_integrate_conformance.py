@@ -43,8 +43,8 @@ LARGEST_ERRORS = {
 
 EXCEPTIONS = {("rk32", "bell"): (2, 0.75), ("limex", "bell"): (10, 0.9)}
 """On "bell", x' = g(t) x, the estimate of rk32 begins with -(g h)^3 x/6 and nearly vanishes where g changes its sign;
-steps are too long there, and the error goes with tol^0.71 to tol^0.78 (observed: it depends on where a step ends).  Those
-of limex do the same, row by row (observed: 10 to 49 times the tolerance, tol^0.77)."""
+steps are too long there, and the error goes with tol^0.71 to tol^0.78 (observed: it depends on where a step ends).
+Those of limex do the same, row by row (observed: 10 to 49 times the tolerance, tol^0.77)."""
 
 IN_TIME = {
     "decay": ("x' = -0.8*f*x\nx(0) = 2", [2.0]),

@@ -27,8 +27,8 @@ Derivatives: with s_i, sv_i = ds_{i-1}/h and dp for y_i, v_i and p, all that M, 
 
 For B = 1 all this is the explicit form, but for A at t_1: v_i and its terms cancel.
 
-Output between the ends of steps takes no part in the error test: an algebraic equation is met within the tolerance at the
-end of a step, and the next one begins with a jump of this size, however short it is.
+Output between the ends of steps takes no part in the error test: an algebraic equation is met within the tolerance at
+the end of a step, and the next one begins with a jump of this size, however short it is.
 """
 
 from __future__ import annotations
