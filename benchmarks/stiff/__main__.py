@@ -30,6 +30,7 @@ LARGE_STATES = (200, 2000)
 MOST_DIFFSL = 500
 LEVELS = (1e-3, 1e-4, 1e-5, 1e-6)
 OWN = ("odefit ddm", "odefit auto")
+EXTRAPOLATION = "odefit limex"
 CVODES = "CVODES (CasADi)"
 _SLOW = 0.3  # seconds: what takes longer is timed twice
 _BEST_ROBERTSON, _BEST_FIT = 300e-6, 6e-3
@@ -131,7 +132,7 @@ def marks(table: Mapping[str, list[float]], *, large: bool) -> list[str]:
     """Say which marks are met: odefit's default against CVODES and against the fastest other peer."""
     seconds = np.fmin(*(np.array(table[name]) for name in OWN))
     lines: list[str] = []
-    others = [name for name in table if name not in OWN]
+    others = [name for name in table if name not in (*OWN, EXTRAPOLATION)]
     for names, mark in (([CVODES], 10.0), ([name for name in others if name != CVODES], 1.0 if large else 3.0)):
         peers = [name for name in names if name in table]
         for i, level in enumerate(LEVELS):

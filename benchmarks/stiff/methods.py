@@ -54,6 +54,12 @@ class OdefitAuto(Odefit):
     integrator = "auto"
 
 
+class OdefitLimex(Odefit):
+    """Extrapolation, `limex`."""
+
+    integrator = "limex"
+
+
 class Cvodes:
     """CVODES through CasADi: the function of forward sensitivities, which integrates states and sensitivities.
 
@@ -223,10 +229,11 @@ def _augmented_start(problem: StiffProblem) -> Array:
 SMALL: dict[str, type[Method]] = {
     "odefit ddm": Odefit,
     "odefit auto": OdefitAuto,
+    "odefit limex": OdefitLimex,
     "CVODES (CasADi)": Cvodes,
     "pydiffsol bdf": Pydiffsol,
     "numbalsoda LSODA": Numbalsoda,
     "SciPy LSODA": ScipyLsoda,
     "SciPy BDF": ScipyBdf,
 }
-LARGE: dict[str, type[Method]] = {name: SMALL[name] for name in tuple(SMALL)[:4]}
+LARGE: dict[str, type[Method]] = {name: SMALL[name] for name in tuple(SMALL)[:5]}

@@ -17,13 +17,13 @@ import odefit as of
 from odefit.compile import CompiledModel, Seeds, compile_problem
 from odefit.integrate import METHODS, Integrator, Run, StepGrid, Trajectory, piece_ends
 
-IMPLICIT = {"bdf3", "ddm"}
+IMPLICIT = {"bdf3", "ddm", "limex"}
 """Methods that need Jacobians for the states themselves."""
-LOOSER = {"dopri5": 1.0, "dop853": 1.0, "rk32": 1.0, "bdf3": 10.0, "ddm": 20.0}
+LOOSER = {"dopri5": 1.0, "dop853": 1.0, "rk32": 1.0, "bdf3": 10.0, "ddm": 20.0, "limex": 5.0}
 """How much larger than that of dopri5 the error at a tolerance may be: of multistep formulas local errors add up."""
-AT_ONCE = {"dopri5": 1, "dop853": 1, "rk32": 1, "bdf3": 3, "ddm": 1}
+AT_ONCE = {"dopri5": 1, "dop853": 1, "rk32": 1, "bdf3": 3, "ddm": 1, "limex": 1}
 """How many steps are attempted together."""
-HIGHEST_ORDER = {"dopri5": 2, "dop853": 2, "rk32": 2, "bdf3": 1, "ddm": 2}
+HIGHEST_ORDER = {"dopri5": 2, "dop853": 2, "rk32": 2, "bdf3": 1, "ddm": 2, "limex": 1}
 """Of sensitivities."""
 
 by_method = pytest.mark.parametrize("method", METHODS.values(), ids=METHODS)

@@ -26,17 +26,25 @@ from odefit.errors import OdefitError, ProblemError
 from odefit.integrate import METHODS, Bdf3, Dop853, Dopri5, Rk32, Run, Status, StepGrid, integrator, piece_ends
 
 ORDERS = {"dopri5": (5, 4), "dop853": (8, 7), "rk32": (3, 3), "bdf3": (3, 3)}
-"""Order of the solution at the grid points, and of the dense output between them; ddm has tests of its own."""
+"""Order of the solution at the grid points, and of the dense output; ddm and limex have their own tests."""
 
 STEPS = {"dopri5": 33, "dop853": 12, "rk32": 33, "bdf3": 66}
 """Of the coarser one of two uniform grids; whole arcs of three steps."""
 
-LARGEST_ERRORS = {"dopri5": (5, 1.0), "dop853": (10, 1.0), "rk32": (1, 1.0), "bdf3": (5, 0.75), "ddm": (300, 1.0)}
+LARGEST_ERRORS = {
+    "dopri5": (5, 1.0),
+    "dop853": (10, 1.0),
+    "rk32": (1, 1.0),
+    "bdf3": (5, 0.75),
+    "ddm": (300, 1.0),
+    "limex": (10, 1.0),
+}
 """Over a power of the tolerance, and this power.  The local errors of bdf3 go with h^4 and add up to h^3."""
 
-EXCEPTIONS = {("rk32", "bell"): (2, 0.75)}
+EXCEPTIONS = {("rk32", "bell"): (2, 0.75), ("limex", "bell"): (10, 0.9)}
 """On "bell", x' = g(t) x, the estimate of rk32 begins with -(g h)^3 x/6 and nearly vanishes where g changes its sign;
-steps are too long there, and the error goes with tol^0.71 to tol^0.78 (observed: it depends on where a step ends)."""
+steps are too long there, and the error goes with tol^0.71 to tol^0.78 (observed: it depends on where a step ends).
+Those of limex do the same, row by row (observed: 10 to 49 times the tolerance, tol^0.77)."""
 
 IN_TIME = {
     "decay": ("x' = -0.8*f*x\nx(0) = 2", [2.0]),
@@ -244,14 +252,15 @@ class TestConformance:
             assert counters.steps == found.grid.steps.size == sum(counts_of(found.grid)) > 0
             assert counters.rhs >= counters.steps
             assert (counters.jacobian > 0) == (order >= 1 or method.name in IMPLICIT)
-            assert (counters.second > 0) == (order == 2)
+            assert (counters.second > 0) == (order == 2 or (order == 1 and method.needs_second))
             replayed = solve(method, case, make_run(case), order=order, grid=found.grid).counters
             assert (replayed.steps, replayed.rejected) == (counters.steps, 0)
             assert replayed.rhs <= counters.rhs
 
     @by_case
-    def test_tighter_tolerance_takes_more_steps(self, method, case):
-        counts = [solve(method, case, make_run(case), rtol=r, atol=r).counters.steps for r in (1e-4, 1e-7, 1e-10)]
+    def test_tighter_tolerance_takes_more_work(self, method, case):
+        """Not always more steps: limex may raise their order instead."""
+        counts = [solve(method, case, make_run(case), rtol=r, atol=r).counters.rhs for r in (1e-4, 1e-7, 1e-10)]
         assert counts[0] < counts[1] < counts[2]
 
     @by_case

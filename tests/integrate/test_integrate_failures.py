@@ -81,7 +81,10 @@ FAILURES = {
     ),
     "no value behind the start": ("x' = sqrt(-t)\nx(0) = 1", [], [1.0], [1.0], Status.NONFINITE, 0.0, 0.0, "x"),
 }
-REACHED = {"dopri5": (1.07, 0.1), "dop853": (6.3, 0.1), "rk32": (0.049, 0.1), "bdf3": (0.15, 0.5), "ddm": (0.77, 0.1)}
+REACHED = {
+    "dopri5": (1.07, 0.1), "dop853": (6.3, 0.1), "rk32": (0.049, 0.1), "bdf3": (0.15, 0.5), "ddm": (0.77, 0.1),
+    "limex": (3.35, 0.1),
+}  # fmt: skip
 """Where ten thousand steps end on an oscillator, and how exactly that is known: those of bdf3 are the first one times a
 power of two, so that its guess decides by how much they are shorter than they could be."""
 
@@ -313,8 +316,12 @@ def test_failed_replay_leaves_the_grid_as_it_was(method, p):
     kept = good.grid.steps.copy(), counts_of(good.grid)
     _, wild = run_of(SQUARE, [p], [1.0], [0.3, 0.7, 1.0], stops=[0.5])
     failed = method.solve(model, wild, rtol=1e-7, atol=1e-9, order=1, grid=good.grid)
-    assert failed.status in (Status.NONFINITE, Status.NONFINITE_START, Status.NOT_SOLVED)
-    assert np.isnan(failed.y).all()
+    if method.name == "limex" and np.isfinite(p):  # nothing is iterated that could fail: the estimated error tells
+        assert failed.status is Status.OK
+        assert failed.error_ratio > 1e4
+    else:
+        assert failed.status in (Status.NONFINITE, Status.NONFINITE_START, Status.NOT_SOLVED)
+        assert np.isnan(failed.y).all()
     np.testing.assert_array_equal(good.grid.steps, kept[0])
     assert counts_of(good.grid) == kept[1]
     again = method.solve(model, run, rtol=1e-7, atol=1e-9, order=1, grid=good.grid)

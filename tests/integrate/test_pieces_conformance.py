@@ -20,10 +20,13 @@ from odefit.integrate import CHOICES, METHODS, Integrator, Run, Status, StepGrid
 
 CHAIN = "x' = -k*x\nz' = k*x - c*z^2\nx(0) = 1\nz(0) = 0.5\n"
 RTOL = 1e-6
-TIGHT = {"auto": 1e-10, "dopri5": 1e-11, "dop853": 1e-10, "rk32": 1e-11, "ddm": 1e-12, "bdf3": 1e-12}
+TIGHT = {"auto": 1e-10, "dopri5": 1e-11, "dop853": 1e-10, "rk32": 1e-11, "ddm": 1e-12, "bdf3": 1e-12, "limex": 1e-11}
 """Tolerances at which derivatives are right to 1e-6."""
 DIFFERENCE = 5e-5
 """Relative step of differences of the replayed solution: short, since no output may move past the end of a step."""
+ROUNDING = {"limex": 2e-8}
+"""What differences of this step tell of a method, if not 1e-9: extrapolation amplifies rounding errors, as differences
+with longer steps show (1e-4: half as much; 5e-4, where no output comes near the end of a step: 5e-10)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +112,7 @@ CASES = [
         "x' = -1e4*(x - cos(t)) + if(t < tau, 0, s)\nz' = x - k*z^2\nx(0) = 0\nz(0) = 1\n"
         "at t=tau + 0.3: x += D, z += D*x",
         {"k": 0.5, "s": 5e3, "tau": 0.8, "D": 2.0}, (0.5, 1.0, 1.5),
-        methods=("ddm", "bdf3"), reference="ddm",
+        methods=("ddm", "bdf3", "limex"), reference="ddm",
     ),
     Case(
         "infusion of unknown duration", CHAIN, {"k": 0.6, "c": 0.4, "w": 0.9, "T": 0.5}, (0.3, 0.9, 2.0, 3.5),
@@ -205,7 +208,7 @@ def test_derivatives_are_those_of_the_replayed_solution(method, case):
     def replayed(x, order):
         return case.solve(method, x, order, grid=chosen.grid)
 
-    tolerance = 1e-9 if chosen.derivatives == "discrete" else 10 * RTOL
+    tolerance = ROUNDING.get(method.name, 1e-9) if chosen.derivatives == "discrete" else 10 * RTOL
     first = central_difference(lambda x: replayed(x, 0).y, case.x, step=DIFFERENCE)
     assert differ(case, first, chosen.S) <= tolerance
     if order == 2:

@@ -7,9 +7,12 @@ from odefit.integrate.contract import Counters, Integrator, Run, Status, StepGri
 from odefit.integrate.ddm import Ddm
 from odefit.integrate.dop853 import Dop853
 from odefit.integrate.dopri5 import Dopri5
+from odefit.integrate.limex import Limex
 from odefit.integrate.rk32 import Rk32
 
-METHODS: dict[str, Integrator] = {method.name: method for method in (Dopri5(), Dop853(), Rk32(), Ddm(), Bdf3())}
+METHODS: dict[str, Integrator] = {
+    method.name: method for method in (Dopri5(), Dop853(), Rk32(), Ddm(), Bdf3(), Limex())
+}
 """Integrators by name."""
 
 CHOICES: dict[str, Integrator] = {"auto": Auto(), **METHODS}
@@ -35,6 +38,7 @@ __all__ = [
     "Dop853",
     "Dopri5",
     "Integrator",
+    "Limex",
     "Rk32",
     "Run",
     "Status",

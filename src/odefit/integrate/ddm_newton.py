@@ -44,7 +44,7 @@ def _corrections(delta, relax, y, new, old, atol, noise):
 
 
 @kernel(inline=True)
-def _leave_out_nonfinite(jac):
+def leave_out_nonfinite(jac):
     """Set derivatives that do not exist to zero: they only help to find the state, which may exist without them."""
     for g in range(jac.size):
         if not math.isfinite(jac[g]):
@@ -81,7 +81,7 @@ def newton_of(matrix: Any, residual: Any, *, balanced: bool) -> Any:
             if divided:
                 own_shift = matrix(task, e, room, t, c0)
                 if not all_finite(jac):
-                    _leave_out_nonfinite(jac)
+                    leave_out_nonfinite(jac)
                 outcome = factorise_matrix(e, jac, own_shift, n, room.a, room.pivots, room.work, e.limit)
                 shift = c0
                 matrices += 1

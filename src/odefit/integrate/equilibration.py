@@ -109,7 +109,7 @@ def equilibrate(
     stop = StopFlag() if stop is None else stop
     atol, counts = np.empty(n), np.zeros(0, np.int64)
     task = Task(
-        value=rhs.value, directions=rhs.directions, jacobian=rhs.jacobian, second=rhs.second if order == 2 else 0,
+        value=rhs.value, directions=rhs.directions, jacobian=rhs.jacobian, second=0,
         n=n, n_parameters=p.size, n_columns=q, n_directions=q, start=0.0, rtol=rtol, max_step=np.inf, max_steps=0,
         choices=0, p=p, u=u, y0=y0, dy0=dy0.reshape(-1), dp=dp.reshape(-1), d2y0=d2y0.reshape(-1),
         d2p=d2p.reshape(-1), times=_NONE, after=_NO_INDICES, ends=_NONE, kinks=_NONE, aims=aims, atol=atol,
@@ -131,7 +131,10 @@ def equilibrate(
                 f"the integrator '{selection.method.name}' has no second-order sensitivities, order = {order} was "
                 "asked for; take 'dopri5' or 'ddm' for them, or order = 1"
             )
-        task = task._replace(method=selection.address, choices=selection.choices, max_steps=selection.max_steps)
+        task = task._replace(
+            method=selection.address, choices=selection.choices, max_steps=selection.max_steps,
+            second=selection.second(order),
+        )  # fmt: skip
         for record in (task, selection.elimination, rest):
             RESTING.put(table[0], record)
         status, t_end, cause = reach_steady_state(table, 0, order)

@@ -64,7 +64,8 @@ class Selection:
         self._candidates = tuple(one for one in choice.candidates(rtol) if one.method.solves(model))
         if not self._candidates:
             raise OdefitError(
-                f"the integrator '{choice.name}' cannot solve equations in several derivatives; take 'auto' or 'ddm'"
+                f"the integrator '{choice.name}' cannot solve equations in several derivatives; take 'auto', 'ddm' or "
+                "'limex'"
             )
         self._limit = self._patience = max_steps
         self._number = 0
@@ -107,6 +108,10 @@ class Selection:
         if self._trouble is None:
             self._trouble = np.empty(pattern_of(self._model).col.size + 1)
         return self.algebra.told(self._trouble)
+
+    def second(self, order: int) -> int:
+        """Return the address of the model's second derivatives, if they are needed for sensitivities of this order."""
+        return self._model.rhs.second if order == 2 or (order == 1 and self.method.needs_second) else 0
 
     def answer(self, status: int) -> bool:
         """Tell whether a task that ended with `status` is to be tried again, and change what must be changed."""

@@ -35,6 +35,8 @@ class SingleMethod(Solves):
         Whether its step grids note orders.
     highest_order
         Of derivatives.
+    needs_second
+        Whether sensitivities of first order need the second derivatives of the model.
     choices
         `Task.choices`.
     """
@@ -46,6 +48,7 @@ class SingleMethod(Solves):
     implicit: bool = False
     variable_order: bool = False
     highest_order: int = 2
+    needs_second: bool = False
     choices: int = 0
 
     @cached_property

@@ -165,9 +165,9 @@ def solve_run(
             if switches is None
             else packed(Switching.of(switches, run.occurrences, run.ends, passed, second=order == 2))
         )
-        second = rhs.second if order == 2 else 0
         status, t_end, cause, ratio, reached, n_steps, steps, orders = solve_one(
-            (selection.address, keeper_address(), rhs.value, rhs.directions, rhs.jacobian, second),
+            (selection.address, keeper_address(), rhs.value, rhs.directions, rhs.jacobian,
+             selection.second(order)),
             (rtol, max_step, selection.max_steps, selection.choices, order, grid is not None,
              switches is not None and switches.moving),
             run[:_PASSED], (aims, absolute, *told), _NEVER if stop is None else stop.array, elimination, switching,

@@ -297,6 +297,9 @@ class _PieceRoom:
 def _tell(row: Words, selection: Selection) -> None:
     """Write into the row of a task who integrates it."""
     row[_METHOD], row[_CHOICES], row[_MAX_STEPS] = selection.address, selection.choices, selection.max_steps
+    row[_SECOND] = selection.second(1)
 
 
-_METHOD, _CHOICES, _MAX_STEPS = (FITTING.place(Task, field) for field in ("method", "choices", "max_steps"))
+_METHOD, _CHOICES, _MAX_STEPS, _SECOND = (
+    FITTING.place(Task, field) for field in ("method", "choices", "max_steps", "second")
+)
