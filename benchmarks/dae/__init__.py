@@ -1,1 +1,1 @@
-"""Differential-algebraic equations: accuracy, work and precision, and the forms of algebraic unknowns; see `__main__`."""
+"""Differential-algebraic equations: accuracy, work and precision, and forms of unknowns; see `__main__`."""

@@ -20,6 +20,8 @@ Call = Callable[[], Solution]
 NATIVE = tuple(name for name, method in METHODS.items() if getattr(method, "equations_kernel", None) is not None)
 """Integrators of equations in several derivatives."""
 MOST_STEPS = 10**6
+FIRST_TIME = 1e-6
+"""Of the whole interval, for IDAS."""
 
 
 def by_odefit(
@@ -44,9 +46,10 @@ def by_idas(problem: DaeProblem, rtol: float) -> Call:
     """
     form, native, q, m = problem.semi_explicit, problem.native, problem.q, problem.times.size
     dae = {"t": form.t, "x": form.x, "z": form.z, "p": form.p, "ode": form.ode, "alg": form.alg}
-    options = {"reltol": rtol, "abstol": rtol * problem.scale, "max_num_steps": MOST_STEPS}
-    start = native.run.t0
-    states = ca.integrator("states", "idas", dae, start, problem.times, options)
+    # consistent values are looked for in a first step, which must be short beside the way to t = 1e11
+    options = {"reltol": rtol, "abstol": rtol * (problem.idas_scale or problem.scale)}
+    options |= {"max_num_steps": MOST_STEPS, "first_time": FIRST_TIME}
+    states = ca.integrator("states", "idas", dae, native.run.t0, problem.times, options)
     both = states.forward(q)
     y0, dy0 = consistent_start(native)
     given: dict[str, Any] = {"x0": form.to_x @ y0, "z0": form.to_z @ y0, "p": native.seeds.p}
@@ -59,6 +62,37 @@ def by_idas(problem: DaeProblem, rtol: float) -> Call:
         found = both(**directions)
         s = form.of_x @ np.array(found["fwd_xf"]) + form.of_z @ np.array(found["fwd_zf"])
         return y, s.reshape(-1, q, m).transpose(2, 0, 1)[:, rows]
+
+    return call
+
+
+def by_cvodes(problem: DaeProblem, rtol: float) -> Call:
+    """Return that of CVODES through CasADi, where unknowns can be put in; see `by_idas`."""
+    form, native, q, m = problem.semi_explicit, problem.native, problem.q, problem.times.size
+    assert form.eliminated is not None
+    ode, z = form.eliminated
+    unknowns = ca.Function("unknowns", [form.t, form.x, form.p], [z])
+    options = {"reltol": rtol, "abstol": rtol * problem.scale, "max_num_steps": MOST_STEPS}
+    dae = {"t": form.t, "x": form.x, "p": form.p, "ode": ode}
+    states = ca.integrator("states", "cvodes", dae, native.run.t0, problem.times, options)
+    both = states.forward(q)
+    y0, dy0 = consistent_start(native)
+    given: dict[str, Any] = {"x0": form.to_x @ y0, "p": native.seeds.p}
+    xf = np.array(states(**given)["xf"])
+    columns = [np.array(unknowns(t, xf[:, k], native.seeds.p)) for k, t in enumerate(problem.times)]
+    rows = native.rows_of(problem.compared)
+    y = (form.of_x @ xf + form.of_z @ np.hstack(columns)).T[:, rows]
+    directions = given | {"fwd_x0": form.to_x @ dy0, "fwd_p": native.seeds.dp}
+    slope = ca.Function("slope", [form.t, form.x, form.p], [ca.jacobian(z, form.x), ca.jacobian(z, form.p)])
+    slopes = [[np.array(part) for part in slope(t, xf[:, k], native.seeds.p)] for k, t in enumerate(problem.times)]
+
+    def call() -> Solution:
+        sx = np.array(both(**directions)["fwd_xf"]).reshape(-1, q, m).transpose(2, 0, 1)
+        s = [
+            form.of_x @ one + form.of_z @ (zx @ one + zp @ native.seeds.dp)
+            for one, (zx, zp) in zip(sx, slopes, strict=True)
+        ]
+        return y, np.array(s)[:, rows]
 
     return call
 

@@ -1,8 +1,8 @@
 """Differential-algebraic problems of the Bari test set: every integrator, in both forms of algebraic unknowns.
 
 As states, unknowns are integrated by the methods for equations in several derivatives; inside f every method has them.
-The transistor amplifier has several derivatives in an equation, and so no other form than its own.  Robertson's reactions
-run to t = 1e11 and have rates of 1e4: explicit methods would need 1e15 steps, and are left out.
+The transistor amplifier has several derivatives in an equation, and so no other form than its own.  Robertson's
+reactions run to t = 1e11 and have rates of 1e4: explicit methods would need 1e15 steps, and are left out.
 """
 
 from __future__ import annotations
