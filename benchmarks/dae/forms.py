@@ -42,19 +42,21 @@ def problems() -> dict[str, Problem]:
 
 def calls_of(problem: Problem) -> dict[str, Callable[[], object]]:
     """Return an evaluation with derivatives on steps that are kept, and one on steps chosen for it, if they succeed."""
-    objective = SingleShooting(problem)
-    x = objective.compiled.theta_start
-    points = cycle((x, 1.000001 * x))  # the last point is remembered
+    steady, renewed = SingleShooting(problem), SingleShooting(problem)
+    x = steady.compiled.theta_start
+    steady.refresh(x)
+    near = cycle((1.000001 * x, 0.999999 * x))  # the point of the steps itself, and the last one, are remembered
+    begun = cycle((x, 1.000001 * x))
 
     def kept() -> object:
-        return objective.evaluate(next(points), 1)
+        return steady.evaluate(next(near), 1)
 
     def chosen() -> object:
-        point = next(points)
-        objective.refresh(point)
-        return objective.evaluate(point, 1)
+        point = next(begun)
+        renewed.refresh(point)
+        return renewed.evaluate(point, 1)
 
-    calls = {"chosen": chosen, "kept": kept}
+    calls = {"kept": kept, "chosen": chosen}
     return {kind: call for kind, call in calls.items() if not any(isinstance(call(), Failed) for _ in range(2))}
 
 
