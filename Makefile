@@ -27,6 +27,7 @@ bench: $(STAMP)-peers
 	$(BIN)/python -m benchmarks.peers
 	$(BIN)/python -m benchmarks.stiff
 	$(BIN)/python -m benchmarks.explicit
+	$(BIN)/python -m benchmarks.dae
 
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("odefit needs Python 3.11 or newer, this is " + sys.version.split()[0]) if sys.version_info < (3, 11) else None'

@@ -59,6 +59,7 @@ def test_problems_without_minimum_are_in_the_gallery():
         ("isotherm", "isotherm.csv"),
         ("cascade", "blots.csv"),
         ("urease", "ph.csv"),
+        ("transistor", "voltages.csv"),
     ],
 )
 def test_simulated_data_can_be_made_again(name, file):
@@ -85,6 +86,7 @@ def test_the_drive_can_be_made_again_and_its_motor_is_found():
         ("thermostat", {"loss": 0.3, "power": 12.0, "low": 19.0, "high": 22.0, "T0": 20.5}),
         ("bouncing_ball", {"g": 9.81, "drag": 0.05, "restitution": 0.8, "height": 1.2}),
         ("urease", {"v_max": 0.12, "K_M": 3.2, "pKe1": 6.1, "pKe2": 8.9}),
+        ("transistor", {"C1": 1.0, "C3": 3.0, "beta": 1.0}),
     ],
 )
 def test_true_values_are_found(name, truth):

@@ -14,13 +14,13 @@ import odefit as of
 from odefit.gallery import load
 
 HERE = Path(__file__).parent
-PYRIDINE, BIOPROCESS, SHOCK_FRONT, LOTKA_VOLTERRA, ROBERTSON, FERMENTATION, DOW = (
-    json.loads((HERE / f"{name}.json").read_text())
-    for name in ("pyridine", "bioprocess", "shock_front", "lotka_volterra_iss", "robertson", "fermentation", "dow")
+NAMES = ("pyridine", "bioprocess", "shock_front", "lotka_volterra_iss", "robertson", "fermentation", "dow", "transistor")
+PYRIDINE, BIOPROCESS, SHOCK_FRONT, LOTKA_VOLTERRA, ROBERTSON, FERMENTATION, DOW, TRANSISTOR = (
+    json.loads((HERE / f"{name}.json").read_text()) for name in NAMES
 )
 MINIMA = {
     name: minimum
-    for part in (PYRIDINE, BIOPROCESS, SHOCK_FRONT, LOTKA_VOLTERRA, FERMENTATION, DOW)
+    for part in (PYRIDINE, BIOPROCESS, SHOCK_FRONT, LOTKA_VOLTERRA, FERMENTATION, DOW, TRANSISTOR)
     for name, minimum in part["minima"].items()
 }
 

@@ -1,0 +1,1 @@
+"""Differential-algebraic equations: accuracy, work and precision, and forms of unknowns; see `__main__`."""
