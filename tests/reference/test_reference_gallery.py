@@ -14,7 +14,16 @@ import odefit as of
 from odefit.gallery import load
 
 HERE = Path(__file__).parent
-NAMES = ("pyridine", "bioprocess", "shock_front", "lotka_volterra_iss", "robertson", "fermentation", "dow", "transistor")
+NAMES = (
+    "pyridine",
+    "bioprocess",
+    "shock_front",
+    "lotka_volterra_iss",
+    "robertson",
+    "fermentation",
+    "dow",
+    "transistor",
+)
 PYRIDINE, BIOPROCESS, SHOCK_FRONT, LOTKA_VOLTERRA, ROBERTSON, FERMENTATION, DOW, TRANSISTOR = (
     json.loads((HERE / f"{name}.json").read_text()) for name in NAMES
 )
