@@ -320,7 +320,8 @@ def model_functions(
     if split is None or not (split.inputs.numel() or variant.moving):
         parts, inputs = stack(equations), (ca.SX(0, 1), ca.SX(0, 1))
     else:
-        parts = ca.vertcat(split.out[:n], split.out[n + len(model.state_events) :])
+        rows = split.out.elements()
+        parts = stack([*rows[:n], *rows[n + len(model.state_events) :]])
         inputs = (split.inputs, split.borders.inputs)
     functions = {
         "rhs": _right_hand_side(model, parts, inputs, tables, time, y, p, moving=variant.moving),
