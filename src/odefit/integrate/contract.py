@@ -172,6 +172,7 @@ _SENTENCES = {
 _OF_BORDERS = frozenset(
     {Status.TOO_MANY_CROSSINGS, Status.UNDEFINED_BORDER, Status.CHATTERING, Status.ZENO, Status.GRAZING}
 )
+_OF_EQUATIONS = frozenset({Status.INCONSISTENT, Status.UNDETERMINED})
 _OF_EVENTS = frozenset({Status.CASCADE, Status.ENDED})
 
 
@@ -234,10 +235,14 @@ class Run(NamedTuple):
         return self._replace(u=u, kinks=tables.kinks, slots=tables.n_slots)
 
 
-def piece_ends(t0: float, times: Array, stops: Array | None = None) -> Array:
-    """Return the ends of the pieces of a run to ``times[-1]`` that restarts at `stops`, which are sorted."""
+def piece_ends(t0: float, times: Array, stops: Array | None = None, *, entered: bool = False) -> Array:
+    """Return the ends of the pieces of a run to ``times[-1]`` that restarts at `stops`, which are sorted.
+
+    With nothing behind `t0` there is none, or one of no length if a piece must be `entered`: something happens at the
+    start, or a consistent state needs the conditions and tables that hold there.
+    """
     if not times.size or times[-1] <= t0:
-        return np.empty(0)
+        return np.array([t0]) if entered and times.size else np.empty(0)
     end = times[-1:]
     if stops is None or not stops.size:
         return end.copy()
@@ -357,6 +362,8 @@ def ending(status: Status, t_end: float, cause: int, model: CompiledModel, refus
         name = borders.words[cause]
     elif borders is not None and status in _OF_EVENTS:
         name = borders.texts[cause]
+    if status in _OF_EQUATIONS and 0 <= cause < len(model.written):
+        name = model.written[cause]
     if status is Status.OUTSIDE_TABLE:
         name = refusal or "a table was asked for a value that it does not have"
     return status.sentence.format(t=f"{t_end:.6g}", cause=name)
