@@ -214,6 +214,22 @@ def _largest_miss(task, e, room, t, y, row):
 
 
 @kernel(inline=True)
+def _weakest_row(e, room, n):
+    """Return the row of M in which the state that names it has least part: where M is singular, one to blame."""
+    least, weakest = np.inf, 0
+    for i in range(n):
+        own, largest = 0.0, 0.0
+        for g in range(e.row_ptr[i], e.mid[i]):
+            largest = max(largest, abs(room.jac[g]))
+            if e.col[g] == i:
+                own = abs(room.jac[g])
+        part = own / largest if largest > 0.0 else -1.0
+        if part < least:
+            least, weakest = part, i
+    return weakest
+
+
+@kernel(inline=True)
 def _solve_states(task, e, room, t, y, row):
     """Make the state consistent; return status and the row to blame."""
     b, n, p, u = room.balance, task.n, task.p, task.u
@@ -223,6 +239,9 @@ def _solve_states(task, e, room, t, y, row):
     call_model(task.value, t, b.point, 0, p, u, b.g, n)
     call_model(task.jacobian, t, b.point, 0, p, u, b.at_given, 0)
     for i in range(n):
+        if not math.isfinite(b.given[i]):
+            return _NONFINITE_START, i
+    for i in range(n):
         if not math.isfinite(b.g[1, i]):
             return _NONFINITE_START, i
     done, part = 0.0, 1.0
@@ -230,7 +249,7 @@ def _solve_states(task, e, room, t, y, row):
         part = min(part, 1.0 - done)
         status, worst = _part(task, e, room, t, y, row, 1.0 - done - part, done + part >= 1.0)
         if status == _REORDER or (status == _SINGULAR and done == 0.0 and part < _LEAST_PART * 4.0):
-            return status, worst
+            return status, _weakest_row(e, room, n)
         if status == _OK:
             done += part
             if done >= 1.0:
@@ -349,7 +368,7 @@ def make_consistent(task, e, room, t, y, s, s2, row):
     b, n = room.balance, task.n
     status = _matrix(task, e, room, t, y, row)
     if status != _OK:
-        return status, 0
+        return status, _weakest_row(e, room, n)
     for i in range(n):
         room.delta[i] = y[row, i] - b.given[i]
     _set_point(b, n, b.given, room.delta)

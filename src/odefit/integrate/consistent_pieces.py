@@ -10,6 +10,9 @@ in turn, until nothing changes.  There are three beginnings:
   consistent in those behind it.
 * Behind an *event at a time* it is what the event has made of it.
 
+A border on an algebraic unknown is then not met exactly: the shift of its region bridges that, until a step ends inside
+the region without it.
+
 What a consistent state then differs in from what was noted before is a jump (see `odefit.integrate.borders`), unless it
 is rounding.  Events that this sets off change the state, which is made consistent again.
 """
@@ -146,6 +149,25 @@ def _next_turn(table, i, order, y, s, s2, row, pool, scratch, kept):
     for k in range(task.n):
         again = again or kept[0][0, k] != y[row, k]
     return again, _OK, max(other, np.int64(0))
+
+
+@kernel
+def forget_shifts(table, i, order, y, time, pool):
+    """Let go of the shift of each border that is inside its region without it, at the end of a step, in the state y[0].
+
+    What is left of a border where it was crossed is not rounding alone here, and has derivatives that nobody computes.
+    """
+    task, b = task_at(table, i), bordering_at(table, i)
+    c = course_of(task, b, order, pool)
+    looked = False
+    for j in range(b.level.size):
+        if c.shift[j] != 0.0:
+            if not looked:
+                look_at(task, b, c, task.p[task.n_parameters - 2] + task.p[task.n_parameters - 1] * time, y, 0)
+                looked = True
+            if c.lower[j] <= c.values[j] <= c.upper[j]:
+                c.shift[j] = 0.0
+    return 0
 
 
 def consistent_entrance(seed: Any, current: Any, consistent: Any) -> Any:

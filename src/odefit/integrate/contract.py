@@ -166,9 +166,15 @@ _SENTENCES = {
     ),
     Status.UNDETERMINED: (
         "the equations do not determine all unknowns at t = {t}: their matrix is singular there, whatever the step (an "
-        "index higher than 1, or the end of a branch of solutions?); look at {cause}"
+        "index higher than 1, the end of a branch of solutions, or a guess at which a derivative vanishes?); look at "
+        "{cause}"
     ),
 }
+_AT_START_OF_EQUATIONS = (
+    "at the start, t = {t}, this equation gives a value that is not a finite number, or has an unknown that is none: "
+    "{cause}; check the start values, the initial state and guesses"
+)
+_OF_BRANCH = "(a pole or a jump, or the end of a branch of solutions of {equation}?)"
 _OF_BORDERS = frozenset(
     {Status.TOO_MANY_CROSSINGS, Status.UNDEFINED_BORDER, Status.CHATTERING, Status.ZENO, Status.GRAZING}
 )
@@ -362,11 +368,18 @@ def ending(status: Status, t_end: float, cause: int, model: CompiledModel, refus
         name = borders.words[cause]
     elif borders is not None and status in _OF_EVENTS:
         name = borders.texts[cause]
-    if status in _OF_EQUATIONS and 0 <= cause < len(model.written):
-        name = model.written[cause]
     if status is Status.OUTSIDE_TABLE:
         name = refusal or "a table was asked for a value that it does not have"
-    return status.sentence.format(t=f"{t_end:.6g}", cause=name)
+    sentence = status.sentence
+    if 0 <= cause < len(model.written):
+        equation = model.written[cause]
+        if status in _OF_EQUATIONS:
+            name = equation
+        elif status is Status.NONFINITE_START:
+            sentence, name = _AT_START_OF_EQUATIONS, equation
+        elif status is Status.STEP_UNDERFLOW and model.algebraic[cause]:
+            sentence = sentence.replace("(a pole or a jump?)", _OF_BRANCH.format(equation=equation))
+    return sentence.format(t=f"{t_end:.6g}", cause=name)
 
 
 class Integrator(Protocol):
