@@ -124,7 +124,9 @@ def misses(case: EquationCase, times, y, s) -> tuple[np.ndarray, np.ndarray]:
     """Return what is left of the constraints (m, k), and of their derivatives by all unknowns (m, k, q)."""
     t, point, theta = ca.SX.sym("t"), ca.SX.sym("y", len(case.y0)), ca.SX.sym("theta", case.theta.size)
     g = ca.vertcat(*case.constraints(t, ca.vertsplit(point), ca.vertsplit(theta)))
-    parts = ca.Function("g", [t, point, theta], [ca.densify(e) for e in (g, ca.jacobian(g, point), ca.jacobian(g, theta))])
+    parts = ca.Function(
+        "g", [t, point, theta], [ca.densify(e) for e in (g, ca.jacobian(g, point), ca.jacobian(g, theta))]
+    )
     found = [[np.array(part) for part in parts(time, row, case.theta)] for time, row in zip(times, y, strict=True)]
     derivatives = [by_y @ one + by_theta for (_, by_y, by_theta), one in zip(found, s, strict=True)]
     return np.array([value[:, 0] for value, _, _ in found]), np.array(derivatives)

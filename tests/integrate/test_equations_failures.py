@@ -30,7 +30,8 @@ FAILURES = {
         BRANCH, [1.0], [0.0, 0.0], Status.UNDETERMINED, 0.0, "look at '0 = w^2 - x' (line 3)",
     ),
     "a guess at which a derivative vanishes": (
-        BRANCH, [1.0], [1.0, 0.0], Status.UNDETERMINED, 0.0, "or a guess at which a derivative vanishes?); look at '0 = ",
+        BRANCH, [1.0], [1.0, 0.0], Status.UNDETERMINED, 0.0,
+        "or a guess at which a derivative vanishes?); look at '0 = ",
     ),
     "a coefficient that vanishes at the start": (
         "(x - 1)*x' + z' = -k\nz' = 1\nx(0) = 1\nz(0) = 0", [1.0], [1.0, 0.0], Status.UNDETERMINED, 0.0,
@@ -50,7 +51,8 @@ FAILURES = {
         Status.STEP_UNDERFLOW, 1.0, "changes so fast",
     ),
     "an unknown with a pole": (
-        ROW + "0 = w*x - 1" + START, [1.0], [1.0, 1.0], Status.STEP_UNDERFLOW, 1.0, "solutions of '0 = w*x - 1' (line 3)",
+        ROW + "0 = w*x - 1" + START, [1.0], [1.0, 1.0], Status.STEP_UNDERFLOW, 1.0,
+        "solutions of '0 = w*x - 1' (line 3)",
     ),
     "out of the domain on the way": (
         ROW + "0 = w - sqrt(x)" + START, [1.0], [1.0, 1.0], Status.NONFINITE, 1.0, "the equation of 'w' gave a value",
@@ -59,7 +61,8 @@ FAILURES = {
         ROW + "0 = log(w) - x" + START, [1.0], [1.0, -1.0], Status.NONFINITE_START, 0.0, "'0 = log(w) - x' (line 3)",
     ),
     "NaN in a differential row": (
-        "(1 + w^2)*x' = -k*sqrt(x)\nalgebraic w ~ 1\n0 = w - x" + START, [1.0], [-1.0, 1.0], Status.NONFINITE_START, 0.0,
+        "(1 + w^2)*x' = -k*sqrt(x)\nalgebraic w ~ 1\n0 = w - x" + START, [1.0], [-1.0, 1.0],
+        Status.NONFINITE_START, 0.0,
         "'(1 + w^2)*x' = -k*sqrt(x)' (line 1)",
     ),
     "a guess that is NaN": (

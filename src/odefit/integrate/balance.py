@@ -59,7 +59,7 @@ _EPS = float(np.finfo(float).eps)
 _FLOOR = 1e-9  # of the absolute tolerance of a state: corrections below are rounding too
 _ROUNDING = 1e3  # corrections below this many roundings that no longer shrink are rounding
 _ABOVE_NOISE = 30.0  # differences of past values multiply rounding errors, too
-_ITERATIONS, _LEAST_PART, _MOST_PARTS = 15, 1e-6, 200
+_ITERATIONS, _LEAST_PART, _MOST_PARTS = 50, 1e-6, 200
 _ROUGH = 1e-3  # relative accuracy on the way of a continuation
 INCREMENT = 1e-7
 """Of a piece, for a difference by time."""
@@ -173,15 +173,17 @@ def _part(task, e, room, t, y, row, remaining, last):
 
     ``g[1]`` holds f(y*).  Only the `last` part is solved to rounding.
     """
-    b, n, old, worst = room.balance, task.n, np.inf, 0
+    b, n, old, worst, old_miss = room.balance, task.n, np.inf, 0, np.inf
     for iteration in range(_ITERATIONS):
         status = _matrix(task, e, room, t, y, row)
         if status != _OK:
             return status, worst
         note_noise(task, e, room, y, row)
         call_model(task.value, t, b.point, 0, task.p, task.u, b.g, 0)
+        miss = 0.0
         for i in range(n):
             room.delta[i] = b.g[0, i] - remaining * b.g[1, i] if e.algebraic[i] != 0 else 0.0
+            miss += abs(room.delta[i])
         solve_for_vector(e, n, room.a, room.pivots, room.work, room.delta)
         size = 0.0
         for i in range(n):
@@ -194,9 +196,9 @@ def _part(task, e, room, t, y, row, remaining, last):
             return _INCONSISTENT, worst
         if size <= 4.0 or (not last and size * _EPS <= _ROUGH) or (size <= _ROUNDING and size > 0.5 * old):
             return _OK, worst
-        if iteration > 1 and size > 0.9 * old:
+        if iteration > 1 and size > 0.9 * old and not miss < 0.5 * old_miss:  # exp(x) = 1 is approached evenly
             return _INCONSISTENT, worst
-        old = size
+        old, old_miss = size, miss
     return _INCONSISTENT, worst
 
 

@@ -271,7 +271,9 @@ def _goes_on(replay, step, behind, awaited, t, t_end, sizes):
 
 def _loop(name: str, method: Method) -> Any:
     """Return the loop over the steps of `method`; with an array of `sizes` it is a pilot, without output."""
-    stride, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance, current, peek, consistent = method
+    stride, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance, current, peek, consistent = (
+        method
+    )
     enter = entrance(seed, current) if consistent is None else consistent_entrance(seed, current, consistent)
     begin_piece, leave = beginner(begin), leaver(current)
     forget = None if consistent is None else forget_shifts

@@ -145,9 +145,7 @@ def until(data: Observations, horizons: Sequence[float]) -> Observations:
             columns = {name: getattr(o, name)[kept] for name in _PER_MEASUREMENT}
             columns |= {"since": o.since[:n_times], "remember": o.remember[:n_times]}
             ends = piece_ends(o.t0, times, o.stops, entered=bool(after.any() or o.consistent))
-            observed.append(
-                dataclasses.replace(o, times=times, after=after, ends=ends, **columns)
-            )
+            observed.append(dataclasses.replace(o, times=times, after=after, ends=ends, **columns))
     mask = np.concatenate(masks)
     is_heavy = np.zeros(mask.size, dtype=bool)
     is_heavy[data.heavy] = True
