@@ -28,6 +28,16 @@ def algebraic_rows(model: Model) -> npt.NDArray[np.int64]:
     return np.array([name in model.mass and not model.mass[name] for name in model.states], dtype=np.int64)
 
 
+def words_of_rows(model: Model) -> tuple[str, ...]:
+    """Return the words for each equation, text and line, or the state whose derivative it gives; see `algebraic_rows`.
+
+    Empty for a model of the form ``y' = f``.
+    """
+    if not model.mass:
+        return ()
+    return tuple(model.written.get(name, f"that of {name}'") for name in model.states)
+
+
 def balance(model: Model, f: Any, coefficients: Any, rates: Any, length: Any = 1) -> Any:
     """Return G from right sides, coefficients in the order of `Model.coefficients`, and rates, all of them columns."""
     place = {name: k for k, name in enumerate(model.states)}

@@ -27,7 +27,7 @@ from odefit.compile.conditions import (
     variant_of,
 )
 from odefit.compile.edges import states_at_edges
-from odefit.compile.equation_rows import algebraic_rows
+from odefit.compile.equation_rows import algebraic_rows, words_of_rows
 from odefit.compile.events import EventFunctions, Kind, kinds_of
 from odefit.compile.functions import FunctionLibrary, NativeFunction
 from odefit.compile.gathering import NO_GATHERINGS, Gatherings, gatherings_of
@@ -90,7 +90,7 @@ class CompiledModel:
 
     Equations in several derivatives: ``rhs.value(t, (y, y'), p, u, out)`` is what must be zero (see
     `odefit.compile.equation_rows`), differentiated by (y, y', p), and `algebraic` has a 1 for each equation without a
-    derivative; it is empty otherwise.
+    derivative; it is empty otherwise.  `written` are the words for these equations.
     """
 
     states: tuple[str, ...]
@@ -102,6 +102,7 @@ class CompiledModel:
     moving_calls: tuple[tuple[str, str], ...] = ()
     gathering: Gatherings = NO_GATHERINGS
     algebraic: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+    written: tuple[str, ...] = ()
     kept: Kept = field(default_factory=Kept, init=False, repr=False)
 
     @cached_property
@@ -214,10 +215,8 @@ def _build_variant(problem: Problem, variant: Variant) -> NativeVariant:
     on_states = () if split is None else split.on_states
     calls = time_calls(problem, variant)
     gathering = gatherings_of(problem.model, library["watch"] if "watch" in functions else None)
-    algebraic = algebraic_rows(problem.model)
-    model = CompiledModel(
-        problem.model.states, names, library["rhs"], switches, on_states, *calls, gathering, algebraic
-    )  # fmt: skip
+    rows = algebraic_rows(problem.model), words_of_rows(problem.model)
+    model = CompiledModel(problem.model.states, names, library["rhs"], switches, on_states, *calls, gathering, *rows)
     relative = states_at_edges(functions["observe"], library["rhs"], n)
     return NativeVariant(model, library["observe"], sigma, variant, relative)
 

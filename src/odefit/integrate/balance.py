@@ -59,7 +59,7 @@ _EPS = float(np.finfo(float).eps)
 _FLOOR = 1e-9  # of the absolute tolerance of a state: corrections below are rounding too
 _ROUNDING = 1e3  # corrections below this many roundings that no longer shrink are rounding
 _ABOVE_NOISE = 30.0  # differences of past values multiply rounding errors, too
-_ITERATIONS, _LEAST_PART, _MOST_PARTS = 15, 1e-6, 200
+_ITERATIONS, _LEAST_PART, _MOST_PARTS = 50, 1e-6, 200
 _ROUGH = 1e-3  # relative accuracy on the way of a continuation
 INCREMENT = 1e-7
 """Of a piece, for a difference by time."""
@@ -173,15 +173,17 @@ def _part(task, e, room, t, y, row, remaining, last):
 
     ``g[1]`` holds f(y*).  Only the `last` part is solved to rounding.
     """
-    b, n, old, worst = room.balance, task.n, np.inf, 0
+    b, n, old, worst, old_miss = room.balance, task.n, np.inf, 0, np.inf
     for iteration in range(_ITERATIONS):
         status = _matrix(task, e, room, t, y, row)
         if status != _OK:
             return status, worst
         note_noise(task, e, room, y, row)
         call_model(task.value, t, b.point, 0, task.p, task.u, b.g, 0)
+        miss = 0.0
         for i in range(n):
             room.delta[i] = b.g[0, i] - remaining * b.g[1, i] if e.algebraic[i] != 0 else 0.0
+            miss += abs(room.delta[i])
         solve_for_vector(e, n, room.a, room.pivots, room.work, room.delta)
         size = 0.0
         for i in range(n):
@@ -194,9 +196,9 @@ def _part(task, e, room, t, y, row, remaining, last):
             return _INCONSISTENT, worst
         if size <= 4.0 or (not last and size * _EPS <= _ROUGH) or (size <= _ROUNDING and size > 0.5 * old):
             return _OK, worst
-        if iteration > 1 and size > 0.9 * old:
+        if iteration > 1 and size > 0.9 * old and not miss < 0.5 * old_miss:  # exp(x) = 1 is approached evenly
             return _INCONSISTENT, worst
-        old = size
+        old, old_miss = size, miss
     return _INCONSISTENT, worst
 
 
@@ -214,6 +216,22 @@ def _largest_miss(task, e, room, t, y, row):
 
 
 @kernel(inline=True)
+def _weakest_row(e, room, n):
+    """Return the row of M in which the state that names it has least part: where M is singular, one to blame."""
+    least, weakest = np.inf, 0
+    for i in range(n):
+        own, largest = 0.0, 0.0
+        for g in range(e.row_ptr[i], e.mid[i]):
+            largest = max(largest, abs(room.jac[g]))
+            if e.col[g] == i:
+                own = abs(room.jac[g])
+        part = own / largest if largest > 0.0 else -1.0
+        if part < least:
+            least, weakest = part, i
+    return weakest
+
+
+@kernel(inline=True)
 def _solve_states(task, e, room, t, y, row):
     """Make the state consistent; return status and the row to blame."""
     b, n, p, u = room.balance, task.n, task.p, task.u
@@ -223,6 +241,9 @@ def _solve_states(task, e, room, t, y, row):
     call_model(task.value, t, b.point, 0, p, u, b.g, n)
     call_model(task.jacobian, t, b.point, 0, p, u, b.at_given, 0)
     for i in range(n):
+        if not math.isfinite(b.given[i]):
+            return _NONFINITE_START, i
+    for i in range(n):
         if not math.isfinite(b.g[1, i]):
             return _NONFINITE_START, i
     done, part = 0.0, 1.0
@@ -230,7 +251,7 @@ def _solve_states(task, e, room, t, y, row):
         part = min(part, 1.0 - done)
         status, worst = _part(task, e, room, t, y, row, 1.0 - done - part, done + part >= 1.0)
         if status == _REORDER or (status == _SINGULAR and done == 0.0 and part < _LEAST_PART * 4.0):
-            return status, worst
+            return status, _weakest_row(e, room, n)
         if status == _OK:
             done += part
             if done >= 1.0:
@@ -349,7 +370,7 @@ def make_consistent(task, e, room, t, y, s, s2, row):
     b, n = room.balance, task.n
     status = _matrix(task, e, room, t, y, row)
     if status != _OK:
-        return status, 0
+        return status, _weakest_row(e, room, n)
     for i in range(n):
         room.delta[i] = y[row, i] - b.given[i]
     _set_point(b, n, b.given, room.delta)

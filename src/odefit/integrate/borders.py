@@ -62,7 +62,7 @@ _MOST_SHORT, _MOST_OF_ONE, _MOST_VERY_SHORT = 50, 20, 2  # how many: of all bord
 
 
 @kernel(inline=True)
-def _find_regions(task, b, c, time, y, row, first):
+def find_regions(task, b, c, time, y, row, first):
     """Find the regions of borders that have jumped, at the `first` time of all; return one to blame, or -1."""
     highest = 0
     for j in range(b.level.size):
@@ -119,7 +119,7 @@ def settle(table, i, order, y, s, s2, row, pool, scratch):
     first = c.memory[STARTED] == 0.0
     c.memory[PLAIN], c.memory[STARTED] = 0.0, 1.0
     for turn in range(_MOST_ROUNDS):
-        undefined = _find_regions(task, b, c, time, y, row, first and turn == 0)
+        undefined = find_regions(task, b, c, time, y, row, first and turn == 0)
         if undefined >= 0:
             return _UNDEFINED, undefined
         found = look_for_events(task, b, c)

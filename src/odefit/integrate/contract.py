@@ -166,12 +166,19 @@ _SENTENCES = {
     ),
     Status.UNDETERMINED: (
         "the equations do not determine all unknowns at t = {t}: their matrix is singular there, whatever the step (an "
-        "index higher than 1, or the end of a branch of solutions?); look at {cause}"
+        "index higher than 1, the end of a branch of solutions, or a guess at which a derivative vanishes?); look at "
+        "{cause}"
     ),
 }
+_AT_START_OF_EQUATIONS = (
+    "at the start, t = {t}, this equation gives a value that is not a finite number, or has an unknown that is none: "
+    "{cause}; check the start values, the initial state and guesses"
+)
+_OF_BRANCH = "(a pole or a jump, or the end of a branch of solutions of {equation}?)"
 _OF_BORDERS = frozenset(
     {Status.TOO_MANY_CROSSINGS, Status.UNDEFINED_BORDER, Status.CHATTERING, Status.ZENO, Status.GRAZING}
 )
+_OF_EQUATIONS = frozenset({Status.INCONSISTENT, Status.UNDETERMINED})
 _OF_EVENTS = frozenset({Status.CASCADE, Status.ENDED})
 
 
@@ -234,10 +241,14 @@ class Run(NamedTuple):
         return self._replace(u=u, kinks=tables.kinks, slots=tables.n_slots)
 
 
-def piece_ends(t0: float, times: Array, stops: Array | None = None) -> Array:
-    """Return the ends of the pieces of a run to ``times[-1]`` that restarts at `stops`, which are sorted."""
+def piece_ends(t0: float, times: Array, stops: Array | None = None, *, entered: bool = False) -> Array:
+    """Return the ends of the pieces of a run to ``times[-1]`` that restarts at `stops`, which are sorted.
+
+    With nothing behind `t0` there is none, or one of no length if a piece must be `entered`: something happens at the
+    start, or a consistent state needs the conditions and tables that hold there.
+    """
     if not times.size or times[-1] <= t0:
-        return np.empty(0)
+        return np.array([t0]) if entered and times.size else np.empty(0)
     end = times[-1:]
     if stops is None or not stops.size:
         return end.copy()
@@ -359,7 +370,16 @@ def ending(status: Status, t_end: float, cause: int, model: CompiledModel, refus
         name = borders.texts[cause]
     if status is Status.OUTSIDE_TABLE:
         name = refusal or "a table was asked for a value that it does not have"
-    return status.sentence.format(t=f"{t_end:.6g}", cause=name)
+    sentence = status.sentence
+    if 0 <= cause < len(model.written):
+        equation = model.written[cause]
+        if status in _OF_EQUATIONS:
+            name = equation
+        elif status is Status.NONFINITE_START:
+            sentence, name = _AT_START_OF_EQUATIONS, equation
+        elif status is Status.STEP_UNDERFLOW and model.algebraic[cause]:
+            sentence = sentence.replace("(a pole or a jump?)", _OF_BRANCH.format(equation=equation))
+    return sentence.format(t=f"{t_end:.6g}", cause=name)
 
 
 class Integrator(Protocol):

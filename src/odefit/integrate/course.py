@@ -24,11 +24,11 @@ from odefit.native.calls import call_model
 from odefit.native.kernel import kernel
 from odefit.native.pool import SLACK, cut
 
-STARTED, RESUMED, PLAIN, FIRED, DIRECTION, SHORT, OF_ONE, COUNT, PIECE_END, BLAMED = range(10)
+STARTED, RESUMED, PLAIN, FIRED, DIRECTION, SHORT, OF_ONE, COUNT, PIECE_END, BLAMED, PHASE = range(11)
 """Places in `Course.memory`: whether the task has begun; whether the piece begins at a border; whether inputs leave
 decisions to the conditions; the border crossed last (-1: none), and where to, 1 up or -1 down; how many crossings have
 come in quick succession, of all borders and of one, and in all; the number of the step behind the piece; the event to
-blame."""
+blame; what a state is made consistent for (`odefit.integrate.consistent_pieces`)."""
 _IGNORED = 0.01  # of the tolerance: so far g may be beyond a border that no event waits for, which is noise
 
 
@@ -103,7 +103,7 @@ def new_course(table, i, order, replay):
         b.crossed[0] = 0
     nb, nt, n, q, pairs, n_z, n_rates = _numbers(task, b, order)
     size = 5 * nb + 2 * nb + 4 * nb + (1 + 2 * n) + 2 * nt + (1 + q + pairs) + 2 * n + n_rates + q
-    size += b.col.size + 2 * n_z + 5 * nb + nt + 10 + _PARTS * SLACK
+    size += b.col.size + 2 * n_z + 5 * nb + nt + 11 + _PARTS * SLACK
     pool = np.zeros(size)
     course_of(task, b, order, pool).memory[FIRED] = -1.0
     return pool
@@ -133,7 +133,7 @@ def course_of(task, b, order, pool):
     at, w = cut(pool, at, (n_z,))
     at, out = cut(pool, at, (2 * nb,))
     at, saved = cut(pool, at, (3 * nb + nt,))
-    at, memory = cut(pool, at, (10,))
+    at, memory = cut(pool, at, (11,))
     return Course(
         lower, upper, shift, ignored, before, values, points, work, truth, now, start, rate, bend, rates, moves,
         nonzeros, v, w, out, saved, memory,

@@ -153,13 +153,13 @@ def _solve_finite(
     if begin is not None and compiled.model(e).gathering.has_intervals:
         outputs = outputs_of(times, np.zeros(times.size, bool), begin, t0)
         times = outputs.times
-    run = Run.of(seeds, t0, times, piece_ends(t0, times, tables.jumps)).with_tables(tables, u)
+    ends = piece_ends(t0, times, tables.jumps, entered=after or compiled.model(e).in_equations)
+    run = Run.of(seeds, t0, times, ends).with_tables(tables, u)
     run = run._replace(occurrences=compiled.structure.occurrences[e])
     if outputs is not None:
         run = run._replace(since=outputs.since, remember=outputs.remember, n_slots=outputs.n_slots)
     if after:
-        ends = run.ends if times[-1] > t0 else np.array([t0])
-        run = run._replace(after=np.ones(times.size, np.int64), ends=ends)
+        run = run._replace(after=np.ones(times.size, np.int64))
     with raise_on_interrupt(stop):
         trajectory = integrator(settings.integrator).solve(
             compiled.model(e), run, rtol=settings.rtol, atol=experiment_aims(compiled, settings, e),

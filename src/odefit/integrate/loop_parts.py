@@ -139,11 +139,12 @@ def trial(attempt: Any, differentiate: Any) -> Any:
     return try_step
 
 
-def border_finder(name: str, peek: Any) -> Any:
+def border_finder(name: str, peek: Any, forget: Any = None) -> Any:
     """Return the kernel that tells which border is crossed in a step (-1: none), where, status and what to blame.
 
     Methods are more accurate at the ends of their steps than between them.  Therefore a step that is chosen ends where
-    a border is crossed: it is taken again, and the border found anew, close to its end.
+    a border is crossed: it is taken again, and the border found anew, close to its end.  Where none is crossed,
+    `forget` is told, if it is given, see `odefit.integrate.consistent_pieces.forget_shifts`.
     """
     cross = crosser(name, peek)
 
@@ -161,7 +162,18 @@ def border_finder(name: str, peek: Any) -> Any:
             return SHORTER, until, _OK, cause
         return border, until, _OK, cause
 
-    return find
+    if forget is None:
+        return find
+
+    @kernel(inline=True)
+    def find_and_forget(table, i, room, t, h, t_new, order, course, replay, awaited, cause):
+        border, until, status, cause = find(table, i, room, t, h, t_new, order, course, replay, awaited, cause)
+        if border == -1 and status == _OK and course.size > 0:
+            peek(task_at(table, i), room, t, h, t_new, t_new, 0)
+            forget(table, i, order, room.y_out, t_new, course)
+        return border, until, status, cause
+
+    return find_and_forget
 
 
 def finisher(name: str, interpolate: Any) -> Any:

@@ -51,7 +51,7 @@ def output_at_ends(method: Any) -> tuple[Any, Any, Any]:
     The first one is called before all pieces, the second one where a piece begins, and the third one behind all of
     them, for what waits for the last event.  These are told `at`: time, whether it is the start, status and what to
     blame.  All return status, what to blame and which output is next.  States of equations in several derivatives are
-    made consistent first, by the second one: this needs what holds in the piece.
+    handed over once they are consistent: this needs what holds in the piece.
     """
     current, consistent = method.current, method.consistent
 
@@ -108,14 +108,11 @@ def output_at_ends(method: Any) -> tuple[Any, Any, Any]:
 
     @kernel(inline=True)
     def open_piece(table, i, room, at, next_time, gathering, scratch):
-        (t, is_start, status, cause), task, elimination = at, task_at(table, i), elimination_at(table, i)
-        if status != _OK:
-            return status, cause, next_time
-        status, blamed = consistent(task, elimination, room, t)
+        (_, is_start, status, cause), task = at, task_at(table, i)
         if status == _OK and is_start:
             show(room)
             next_time = write_initial(table, i, task, room, task.start, next_time, gathering, scratch)
-        return status, (cause if status == _OK else blamed), next_time
+        return status, cause, next_time
 
     @kernel(inline=True)
     def write_rest(table, i, room, at, next_time, gathering, scratch):

@@ -135,6 +135,11 @@ def _all_inputs(sw, start, p, u, levels, ends, owners, inputs, work):
         behind = first
         while behind < m and not ends[behind] > (start if behind == 0 else ends[behind - 1]):
             behind += 1
+        if behind == m:  # nothing follows: what holds at the very end
+            set_inputs(sw, ends[m - 1], p, u, levels, work)
+            for k in range(first, behind):
+                for j in range(n_u):
+                    inputs[k * n_u + j] = u[j]
         if first == 0:
             set_inputs(sw, start - _BEFORE * (ends[m - 1] - start), p, u, levels, work)
         for k in range(first, behind):

@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from odefit.integrate.borders import end_of_stretch
+from odefit.integrate.consistent_pieces import consistent_entrance, forget_shifts
 from odefit.integrate.contract import Counters, Status
 from odefit.integrate.course import leaves_to_conditions, new_course
 from odefit.integrate.events import event_scratch
@@ -270,9 +271,13 @@ def _goes_on(replay, step, behind, awaited, t, t_end, sizes):
 
 def _loop(name: str, method: Method) -> Any:
     """Return the loop over the steps of `method`; with an array of `sizes` it is a pilot, without output."""
-    stride, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance, current, peek, _ = method
-    enter, begin_piece, leave = entrance(seed, current), beginner(begin), leaver(current)
-    try_step, find = trial(attempt, differentiate), border_finder(name, peek)
+    stride, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance, current, peek, consistent = (
+        method
+    )
+    enter = entrance(seed, current) if consistent is None else consistent_entrance(seed, current, consistent)
+    begin_piece, leave = beginner(begin), leaver(current)
+    forget = None if consistent is None else forget_shifts
+    try_step, find = trial(attempt, differentiate), border_finder(name, peek, forget)
     finish, (begin_output, open_piece, write_rest) = finisher(name, interpolate), output_at_ends(method)
     watch_rejected, watch_accepted = watchers(interpolate)
 

@@ -55,6 +55,8 @@ class Observation:
         Per measurement: its index in the problem's measurements.
     at_rest
         Whether they are those of the steady state: `ends` are then those of the way to the last event.
+    consistent
+        Whether states must be made consistent, at the start too.
     """
 
     experiment: int
@@ -74,6 +76,7 @@ class Observation:
     argument_number: Array
     source: Indices
     at_rest: bool = False
+    consistent: bool = False
 
     @cached_property
     def weighted(self) -> Array:
@@ -141,9 +144,8 @@ def until(data: Observations, horizons: Sequence[float]) -> Observations:
             times, after = o.times[:n_times], o.after[:n_times]
             columns = {name: getattr(o, name)[kept] for name in _PER_MEASUREMENT}
             columns |= {"since": o.since[:n_times], "remember": o.remember[:n_times]}
-            observed.append(
-                dataclasses.replace(o, times=times, after=after, ends=piece_ends(o.t0, times, o.stops), **columns)
-            )
+            ends = piece_ends(o.t0, times, o.stops, entered=bool(after.any() or o.consistent))
+            observed.append(dataclasses.replace(o, times=times, after=after, ends=ends, **columns))
     mask = np.concatenate(masks)
     is_heavy = np.zeros(mask.size, dtype=bool)
     is_heavy[data.heavy] = True
@@ -219,7 +221,7 @@ def _observation(
     if at_rest:
         ends = _ends_before_rest(problem, number)
     else:
-        ends = np.array([start]) if after.any() and times[-1] <= start else piece_ends(start, times, stops)
+        ends = piece_ends(start, times, stops, entered=bool(after.any() or problem.model.mass))
     return Observation(
         experiment=number,
         t0=start,
@@ -238,6 +240,7 @@ def _observation(
         argument_number=arguments.number,
         source=source.astype(np.int64),
         at_rest=at_rest,
+        consistent=bool(problem.model.mass),
     )
 
 
