@@ -9,8 +9,10 @@ from initial_value_problems import central_difference, exact, exact_states, make
 
 from odefit.integrate import Status
 
-LARGEST_ERRORS = {"ddm": 300}
+LARGEST_ERRORS = {"ddm": 300, "limex": 300}
 """Over the tolerance."""
+ITERATES = {"ddm"}
+"""Methods that solve the equations of a step to rounding; others meet constraints to tolerance."""
 TOLERANCES = 10.0 ** np.arange(-3, -9.5, -1)
 STOPS = np.array([0.3, 0.8, 1.0])
 """Fractions of the time at which pieces end: there output is where steps end."""
@@ -125,8 +127,9 @@ class TestConstraints:
         run = make_run(case, times=[case.t0, *ends_of(case)], stops=ends_of(case))
         found = solve(method, case, run, rtol=rtol, order=1)
         value, derivative = misses(case, run.times, found.y, found.S)
-        np.testing.assert_allclose(value, 0.0, atol=1e-14 * max(1.0, np.abs(found.y).max()))
-        np.testing.assert_allclose(derivative, 0.0, atol=1e-13 * max(1.0, np.abs(found.S).max()))
+        largest = 1e-14 if method.name in ITERATES else LARGEST_ERRORS[method.name] * rtol
+        np.testing.assert_allclose(value, 0.0, atol=largest * max(1.0, np.abs(found.y).max()))
+        np.testing.assert_allclose(derivative, 0.0, atol=10.0 * largest * max(1.0, np.abs(found.S).max()))
 
     def test_hold_between_to_tolerance(self, method, case, rtol):
         found = solve(method, case, make_run(case), rtol=rtol, atol=1e-2 * rtol, order=1)

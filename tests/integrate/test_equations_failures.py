@@ -69,6 +69,10 @@ FAILURES = {
         ROW + "0 = w - x" + START, [1.0], [1.0, np.nan], Status.NONFINITE_START, 0.0, "'0 = w - x' (line 3)",
     ),
 }  # fmt: skip
+ANOTHER_STATUS = {
+    ("limex", "out of the domain on the way"): (Status.STEP_UNDERFLOW, "solutions of '0 = w - sqrt(x)' (line 3)"),
+}
+"""Of methods that see the end of a branch in its slope, before they meet what does not exist."""
 
 
 @by_solver
@@ -76,6 +80,7 @@ FAILURES = {
 @pytest.mark.parametrize("name", FAILURES)
 def test_failure_is_a_status(method, order, name):
     text, p, y0, status, t_end, words = FAILURES[name]
+    status, words = ANOTHER_STATUS.get((method.name, name), (status, words))
     model, run = run_of(text, p, y0, [0.5, 2.0])
     found = method.solve(model, run, rtol=1e-7, atol=1e-9, order=min(order, method.highest_order), max_steps=10_000)
     assert found.status is status

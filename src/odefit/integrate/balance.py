@@ -21,10 +21,10 @@ and those of second order have second derivatives of D and G beside them.
 where G_t is a difference.  They predict the first step and choose its size, and stand in no result.
 
 **Rounding.**  Algebraic equations hand rounding errors on, and may multiply them: with 0 = x + y - 1 a small y has the
-error of 1, and an amplifier does what it is made for.  No step is too long because of them.  With the matrix A of a
-step, rounding of the equations is about eps |A| |y|, and what becomes of it is found by a solution with such a
-right-hand side, of changing signs and sizes, lest they cancel.  The tolerance of a state in the error test is never
-below `_ABOVE_NOISE` times that.
+error of 1, and an amplifier does what it is made for.  They do not become smaller with the step, as those of the other
+equations do, and no step is too long because of them.  With the matrix A of a step, rounding of algebraic rows is about
+eps |A| |y|, and what becomes of it is found by a solution with such a right-hand side, of changing signs and sizes,
+lest they cancel.  The tolerance of a state in the error test is never below `_ABOVE_NOISE` times that.
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ def note_noise(task, e, room, y, row):
         total = 0.0
         for g in range(e.row_ptr[i], e.mid[i]):
             total += abs(room.jac[g] * y[row, e.col[g]])
-        b.noise[i] = _EPS * (1.0 + 0.618034 * i % 1.0) * (total if i % 2 == 0 else -total)
+        sign = 0.0 if e.algebraic[i] == 0 else (1.0 if i % 2 == 0 else -1.0)
+        b.noise[i] = _EPS * (1.0 + 0.618034 * i % 1.0) * sign * total
     solve_for_vector(e, n, room.a, room.pivots, room.work, b.noise)
     for i in range(n):
         size, absolute = abs(b.noise[i]), task.atol[i]

@@ -114,6 +114,9 @@ class Making(NamedTuple):
     vectors: tuple[Array, Array, Array]
 
 
+_NO_STEP = 1e-30  # what an order allows that was never tried: nothing, so that it is not taken for a cheap one
+
+
 @kernel(inline=True, allocating=True)
 def make_room(task, e, order):
     """See `Method.make_room`."""
@@ -123,7 +126,7 @@ def make_room(task, e, order):
     n_kept, n_factors = MOST_ROWS if q > 0 else 1, (e.n_values + SLACK - 1) // SLACK * SLACK
     equations = e.algebraic.size > 0
     n_z, n_rate, n_s_rate = n + n_p + (n if equations else 0), n if equations else 0, size if equations else 0
-    pool = np.empty(
+    pool = np.zeros(
         (n_all + 5) * size + (n_all + MOST_ROWS + 12) * n + n_jac + n_kept * n_factors + e.n_work + n_seeds
         + (q + 1) * n_z + n_all + 2 * (MOST_ROWS + 1) + 3 + 9 * n_rate + n_s_rate + n_kept * e.whole_col.size
         + 31 * SLACK + size_of_balance(e, n, size, 0)
@@ -168,8 +171,8 @@ def make_room(task, e, order):
         y[0, i] = y_out[0, i] = task.y0[i]
     for i in range(size):
         s[0, i] = s_out[0, i]
-    for i in range(n_z):
-        across[i] = 0.0
+    for j in range(sizes.size):
+        sizes[j] = _NO_STEP
     return Room(
         y, s, d, ds, x, stage, z, f, delta, work_rows, jac, a, pivots, work, seeds, seeds2, along, across, bend,
         balance, wholes, rate, s_rate, lanes, atol, weights,

@@ -269,17 +269,20 @@ def _goes_on(replay, step, behind, awaited, t, t_end, sizes):
     return step < behind or awaited >= 0 if replay else t < t_end and not is_complete(sizes)
 
 
+def _entrance(method: Method) -> tuple[Any, Any]:
+    """Return the kernel that enters a piece, and what lets go of shifts of borders where states are made consistent."""
+    if method.consistent is None:
+        return entrance(method.seed, method.current), None
+    return consistent_entrance(method.seed, method.current, method.consistent), forget_shifts
+
+
 def _loop(name: str, method: Method) -> Any:
     """Return the loop over the steps of `method`; with an array of `sizes` it is a pilot, without output."""
-    stride, make_room, seed, begin, attempt, differentiate, retry, interpolate, advance, current, peek, consistent = (
-        method
-    )
-    enter = entrance(seed, current) if consistent is None else consistent_entrance(seed, current, consistent)
-    begin_piece, leave = beginner(begin), leaver(current)
-    forget = None if consistent is None else forget_shifts
-    try_step, find = trial(attempt, differentiate), border_finder(name, peek, forget)
-    finish, (begin_output, open_piece, write_rest) = finisher(name, interpolate), output_at_ends(method)
-    watch_rejected, watch_accepted = watchers(interpolate)
+    stride, make_room, retry, advance = method.stride, method.make_room, method.retry, method.advance
+    (enter, forget), begin_piece, leave = _entrance(method), beginner(method.begin), leaver(method.current)
+    try_step, find = trial(method.attempt, method.differentiate), border_finder(name, method.peek, forget)
+    finish, (begin_output, open_piece, write_rest) = finisher(name, method.interpolate), output_at_ends(method)
+    watch_rejected, watch_accepted = watchers(method.interpolate)
 
     @kernel(inline=True, allocating=True)
     def integrate(table, i, order, replay, sizes, largest, taken, orders, n_taken):
