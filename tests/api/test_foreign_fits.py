@@ -109,6 +109,11 @@ def test_every_integrator(integrator):
     assert_same(problem(foreign(), integrator=integrator))
 
 
+def test_a_method_that_needs_second_derivatives_says_that_there_are_none():
+    with pytest.raises(UnsupportedError, match="second derivatives of a right-hand side that cannot be traced"):
+        of.fit(problem(foreign(), integrator="limex"))
+
+
 @pytest.mark.parametrize("integrator", ["dopri5", "ddm"])
 def test_events_in_time_some_of_which_move(integrator):
     """Times that depend on parameters need derivatives by the time."""
