@@ -45,7 +45,7 @@ def moments_of(task, sw, t_end):
         _, a = cut(sw.event_arguments, _N_ARGUMENTS * occurrence, (_N_ARGUMENTS,))
         call_model(sw.moments, 0.0, out, 0, task.p, a, out, 0)
         t = out[sw.event_kind[occurrence]]
-        if t > t_end:
+        if t > t_end or (sw.over != 0 and t <= task.start):
             continue
         found[count] = TOO_EARLY if t < task.start else t
         owners[count] = FIRST_OWNER - occurrence

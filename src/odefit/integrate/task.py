@@ -119,6 +119,8 @@ class Switching(NamedTuple):
         Addresses and patterns of what events are, see `odefit.compile.EventFunctions`.
     event_kind, event_arguments
         See `odefit.compile.Occurrences`.
+    over
+        Whether events up to the start of the task, that one included, have happened: it goes on where another one ends.
     """
 
     value: int = 0
@@ -150,6 +152,7 @@ class Switching(NamedTuple):
     target: Integers = _NO_INDICES
     event_kind: Integers = _NO_INDICES
     event_arguments: Floats = _NONE
+    over: int = 0
 
     @classmethod
     def of(

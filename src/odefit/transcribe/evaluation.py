@@ -56,18 +56,19 @@ def _prepare(table, i, slots, order, residual, blur, jacobian, width):
     p, y0, at = pool[:n_p], pool[n_p : n_p + n], n_p + n
     dp, dy0, at = pool[at : at + n_p * q], pool[at + n_p * q : at + (n_p + n) * q], at + (n_p + n) * q
     nothing = pool[:0]
-    map_slots(mapping, task.start, slots, q, order, (p, y0, dp, dy0, nothing, nothing))
     begin = _begin_at(table, i)
+    start = begin.since if begin.at_node != 0 else task.start
+    map_slots(mapping, start, slots, q, order, (p, y0, dp, dy0, nothing, nothing))
     if begin.state.size > 0:
-        _begin_at_rest(begin, q, p, y0, dp, dy0)
+        _begin_elsewhere(begin, q, p, y0, dp, dy0)
     _write_seeds(table, i, (p, y0, dp, dy0))
     _write_aims(table, i, (order, width, residual, blur, jacobian, slots[0], slots[1], pool[at:]))
     return pool
 
 
 @kernel
-def _begin_at_rest(begin, q, p, y0, dp, dy0):
-    """Put the steady state of another task in the place of initial values, with its derivatives."""
+def _begin_elsewhere(begin, q, p, y0, dp, dy0):
+    """Put the steady state of another task, or a node, in the place of initial values, with its derivatives."""
     width = begin.first.size // begin.state.size
     for j in range(begin.n_states):
         y0[j] = begin.state[j]

@@ -120,7 +120,8 @@ class Observations:
         return self.heavy[np.isinf(self.heavy_root)]
 
 
-_PER_MEASUREMENT = ("at", "observable", "value", "root_weight", "argument_source", "argument_number", "source")
+PER_MEASUREMENT = ("at", "observable", "value", "root_weight", "argument_source", "argument_number", "source")
+"""Fields of an observation with an entry for each measurement."""
 
 
 def observations(problem: Problem, use: str = "fit") -> Observations:
@@ -142,7 +143,7 @@ def until(data: Observations, horizons: Sequence[float]) -> Observations:
             observed.append(o)
         elif n_times:
             times, after = o.times[:n_times], o.after[:n_times]
-            columns = {name: getattr(o, name)[kept] for name in _PER_MEASUREMENT}
+            columns = {name: getattr(o, name)[kept] for name in PER_MEASUREMENT}
             columns |= {"since": o.since[:n_times], "remember": o.remember[:n_times]}
             ends = piece_ends(o.t0, times, o.stops, entered=bool(after.any() or o.consistent))
             observed.append(dataclasses.replace(o, times=times, after=after, ends=ends, **columns))

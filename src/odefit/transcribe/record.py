@@ -67,18 +67,20 @@ class Measured(NamedTuple):
 
 
 class Begin(NamedTuple):
-    """Where a task begins that begins where another one came to rest; see `odefit.compile.equilibria`.
+    """Where a task begins that begins where another one came to rest (see `odefit.compile.equilibria`), or at a node.
 
     Attributes
     ----------
     state, first
-        Of the steady state: values (none: the task begins with its own initial state), and derivatives by its columns.
+        Of the steady state or node: values (none: the task begins with its own initial state), and derivatives by its columns.
     column
         For each column of the task that of the other one, -1: it has none.
     n_states
         How many states, the first ones, are taken over.
     entry, of_state
         Entries of p that are initial values, and the states they are of.
+    at_node, since
+        Whether it begins at a node, and then where the experiment begins that it is a part of.
     """
 
     state: Floats = _NONE
@@ -87,6 +89,25 @@ class Begin(NamedTuple):
     n_states: int = 0
     entry: Integers = _NO_INDICES
     of_state: Integers = _NO_INDICES
+    at_node: int = 0
+    since: float = 0.0
+
+
+class Handover(NamedTuple):
+    """What a task hands over to the node where it ends: rows weight * (y - state), see `write_interval`.
+
+    Attributes
+    ----------
+    first_row, weight_column
+        Of these rows, and the column of the Jacobian in which their weights are noted.
+    state, weight
+        Of the node, (n,).
+    """
+
+    first_row: int
+    weight_column: int
+    state: Floats
+    weight: Floats
 
 
 class Penalty(NamedTuple):
@@ -101,8 +122,8 @@ class Penalty(NamedTuple):
     first_row: int = 0
 
 
-FITTING = Layout(Task, Elimination, Switching, Gathering, Bordering, Equilibrium, Begin, Mapping, Measured)
-"""Rows of tasks that are fitted."""
+FITTING = Layout(Task, Elimination, Switching, Gathering, Bordering, Equilibrium, Begin, Mapping, Measured, Handover)
+"""Rows of tasks that are fitted; only those that end at a node hand something over."""
 SHARED = Layout(Unknowns, Penalty)
 """The one row of what all tasks share."""
 

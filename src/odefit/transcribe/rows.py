@@ -12,9 +12,10 @@ from odefit.integrate.task import task_at
 from odefit.native.calls import call_model, call_observe
 from odefit.native.kernel import kernel
 from odefit.transcribe.argument_value import argument_value
-from odefit.transcribe.record import FITTING, Measured
+from odefit.transcribe.record import FITTING, Handover, Measured
 
 measured_at = FITTING.reader(Measured)
+_handover_at = FITTING.reader(Handover)
 
 
 @kernel(inline=True)
@@ -52,6 +53,25 @@ def write_rows(table, i, index, y, s, s2):
                 m.jacobian[row * m.width + m.columns[c]] = m.root_weight[k] * totals[c]
             if n_a > 0:
                 _add_arguments(task, m, k, row, nonzeros)
+    return index
+
+
+@kernel
+def write_interval(table, i, index, y, s, s2):
+    """Fill the rows of an output time, and at the last one those that hand the state over to a node: a sink."""
+    write_rows(table, i, index, y, s, s2)
+    task = task_at(table, i)
+    if index < task.times.size - 1:
+        return index
+    m, handover, n = measured_at(table, i), _handover_at(table, i), task.n
+    for j in range(n):
+        row, weight = handover.first_row + j, handover.weight[j]
+        m.residual[row] = weight * (y[0, j] - handover.state[j])
+        if m.order >= 1:
+            clear_rows(m.jacobian, m.width, row, row + 1)
+            m.jacobian[row * m.width + handover.weight_column] = weight
+            for c in range(task.n_directions):
+                m.jacobian[row * m.width + m.columns[c]] = weight * s[0, place_of(c, j, n)]
     return index
 
 

@@ -12,14 +12,14 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.criteria import Quadratic
-from odefit.integrate import Status, StepGrid, Trajectory, ending
+from odefit.integrate import Status, StepGrid, Trajectory
 from odefit.native.norm import norm
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.solve import Evaluation, Failed, HeavyMisfit, LeastSquares, LinearModel, Smooth, quadratic_model
 from odefit.solve.bordered import BorderedLinear
 from odefit.solve.dense import DenseLinear
-from odefit.transcribe.nonfinite import words_for_observable
+from odefit.transcribe.nonfinite import words_for_observable, words_for_shot
 from odefit.transcribe.observation import Observation, Observations
 from odefit.transcribe.plan import plan_of
 from odefit.transcribe.shooting import Shooter
@@ -193,14 +193,8 @@ class SingleShooting:
         return BorderedLinear(jacobian, residual, self.plan.layout)
 
     def _words_for_failure(self, shot: Shot) -> str:
-        number = self.plan.runs[shot.failed]
         refusal = self._shooter.refusal(shot.failed) if shot.status == Status.OUTSIDE_TABLE else ""
-        words = ending(Status(shot.status), shot.t_end, shot.cause, self.compiled.model(number), refusal)
-        names = self.plan.experiment_names
-        if number >= len(names):
-            first = self.compiled.structure.equilibration.index(number)
-            return f"before the start of experiment '{names[first]}' {words}"
-        return f"experiment '{names[number]}': {words}" if len(names) > 1 else words
+        return words_for_shot(self.compiled, self.plan.experiment_names, self.plan.runs[shot.failed], shot, refusal)
 
     def _words_for_nonfinite(self, x: Array, residual: Array) -> str:
         bad = np.flatnonzero(~np.isfinite(residual))
