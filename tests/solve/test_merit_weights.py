@@ -21,6 +21,20 @@ class Linear:
     def triangle(self):
         return self.reduced
 
+    @property
+    def heavy(self):
+        return self.reduced.heavy
+
+    @property
+    def right(self):
+        return self.reduced.b
+
+    def times(self, steps):
+        return steps @ self.reduced.R.T
+
+    def heavy_times(self, v):
+        return self.reduced.heavy.rows @ v
+
     def residual_in_triangle(self, residual):
         return -residual
 

@@ -227,6 +227,10 @@ class BorderedLinear:
         self._b: Array | None = None
         self._triangle: tuple[Triangle, Array, Array] | None = None
 
+    def heavy_times(self, v: Array) -> Array:
+        """See `LinearModel`; there are none."""
+        return np.empty(0)
+
     @property
     def right(self) -> Array:
         """Factor the blocks once and remember; (B, W)."""

@@ -20,8 +20,9 @@ Flags = npt.NDArray[np.bool_]
 _NO_ROWS = np.empty((0, 0))
 _NO_WEIGHTS = np.empty(0)
 
-FACTORS, SCALED = "factors", "scaled"
-"""Metrics in which steps are measured: that of the pivoted factors, and that of the scaled unknowns."""
+FACTORS, SCALED, NODES = "factors", "scaled", "nodes"
+"""Metrics in which steps are measured: that of the pivoted factors, that of the scaled unknowns, and the latter for
+problems with nodes, whose states are eliminated."""
 
 
 class Heavy(NamedTuple):
@@ -121,6 +122,10 @@ class LinearModel(Protocol):
     @property
     def heavy(self) -> Heavy:
         """Rows of very large or infinite weight."""
+        ...
+
+    def heavy_times(self, v: Array) -> Array:
+        """Return what a step changes of the heavy rows, without their weights."""
         ...
 
     @property

@@ -86,6 +86,10 @@ class DenseLinear:
         """See `LinearModel`."""
         return self.triangle().heavy
 
+    def heavy_times(self, v: Array) -> Array:
+        """See `LinearModel`."""
+        return self.heavy.rows @ v
+
     @property
     def right(self) -> Array:
         """See `LinearModel`."""

@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from odefit.solve.contract import (
     FACTORS,
+    NODES,
+    SCALED,
     Evaluation,
     Failed,
     LeastSquares,
@@ -29,6 +31,7 @@ from odefit.solve.foresight import Foresight
 from odefit.solve.freeze import Decision, FreezePolicy
 from odefit.solve.globalisation import Globalisation
 from odefit.solve.merit import Merit
+from odefit.solve.node_steps import NodeSteps
 from odefit.solve.scaled_step import ScaledSteps
 from odefit.solve.scaling import Scaling
 from odefit.solve.status import SolverStatus
@@ -46,6 +49,7 @@ _MOVING = 0.01  # relative change in one step, from which an unknown is said to 
 _FADED = 1e-6  # influence of an unknown, relative to the largest one, that is left when it has run away
 _ROUNDING = 16 * np.finfo(float).eps  # relative change of an unknown that is as good as none
 _TOO_SENSITIVE = "the model depends so strongly on its parameters that their rounding decides the misfit"
+_STEPS = {FACTORS: FactorSteps, SCALED: ScaledSteps, NODES: NodeSteps}
 _CURVED = (
     "no further progress could be made: this is a minimum as far as can be told, but the model is so strongly curved "
     "here that its linearisation says little of it"
@@ -197,8 +201,8 @@ class _Search:
         heavy = heavy_of(point)
         root = np.empty(0) if heavy is None else heavy.root
         self.merit = Merit(root)
-        in_factors = (self.kind.metric or point.linear.metric) == FACTORS
-        self.problem: StepProblem = (FactorSteps if in_factors else ScaledSteps)(self.scaling, *self.box, root)
+        metric = NODES if point.linear.metric == NODES else self.kind.metric or point.linear.metric
+        self.problem: StepProblem = _STEPS[metric](self.scaling, *self.box, root)
 
     def convergence(self, point: Point, proposal: StepInfo) -> str:
         """Return which test of convergence is met at `point`, in words, or an empty string."""

@@ -58,9 +58,8 @@ class Merit:
         """Choose the weight for `step` and return the reduction that the linear model promises."""
         if self.trivial:
             return step.promised
-        r, b, heavy = linear.triangle()
-        p, q = r @ step.v, heavy.rows @ step.v
-        gain, size = float(p @ b), float(p @ p)
+        p, q, heavy = linear.times(step.v[None, :])[0].ravel(), linear.heavy_times(step.v), linear.heavy
+        gain, size = float(p @ linear.right.ravel()), float(p @ p)
         heavy_gain, heavy_size = q * heavy.right, np.square(q)
         self._m = self._smallest(_BEST_MULTIPLE * size - gain, heavy_gain - _BEST_MULTIPLE * heavy_size)
         weight = np.minimum(self._weight, self._m)

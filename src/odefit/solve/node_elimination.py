@@ -387,3 +387,26 @@ def node_gradient(rows, chain, q, values, out):
                 out[q + node + j] += rows[r, j] * value
             if k >= m:
                 out[q + chain[i + 1, NODE] + k - m] -= rows[r, before - 1] * value
+
+
+@kernel
+def node_squares(rows, chain, q, weight, out):
+    """Set `out` to the sums of squares of the columns, rows times `weight`, theta first."""
+    for j in range(out.size):
+        out[j] = 0.0
+    before = rows.shape[1] - q
+    for i in range(chain.shape[0]):
+        node = chain[i, NODE]
+        n = chain[i, N_STATES] if node >= 0 else 0
+        handover = chain[i, HANDOVER]
+        n_next = chain[i, N_STATES] if handover >= 0 else 0
+        m = chain[i, LAST_ROW] - chain[i, FIRST_ROW]
+        for k in range(m + n_next):
+            r = chain[i, FIRST_ROW] + k if k < m else handover + k - m
+            square = weight[r] ** 2
+            for j in range(q):
+                out[j] += square * rows[r, before + j] ** 2
+            for j in range(n):
+                out[q + node + j] += square * rows[r, j] ** 2
+            if k >= m:
+                out[q + chain[i + 1, NODE] + k - m] += square * rows[r, before - 1] ** 2

@@ -99,7 +99,7 @@ class IntervalPlan:
             model, name = self.compiled.model(o.experiment), problem.experiments[o.experiment].name
             if model.n_states > MOST_STATES:
                 raise UnsupportedError(
-                    f"nodes of a model with {model.n_states} states (at most {MOST_STATES}); use method = \"single\" or "
+                    f'nodes of a model with {model.n_states} states (at most {MOST_STATES}); use method = "single" or '
                     '"incremental"'
                 )
             if model.gathering.extremes.size:
@@ -108,7 +108,9 @@ class IntervalPlan:
                     'interval the extreme lies; use method = "single" or "incremental"'
                 )
         if not any(self.compiled.model(o.experiment).n_states for o in observed):
-            raise FitError('the model has no differential equations, so there is nothing to cut; use method = "single".')
+            raise FitError(
+                'the model has no differential equations, so there is nothing to cut; use method = "single".'
+            )
         if self.whole.criterion.joint:
             raise UnsupportedError(
                 f"nodes with the criterion '{self.whole.criterion.name}' of all data together; use method = \"single\""
@@ -199,4 +201,3 @@ class IntervalPlan:
     def shared(self) -> Words:
         """What all tasks share; see `odefit.transcribe.record.SHARED`."""
         return shared_row(self.compiled, self._penalty)
-

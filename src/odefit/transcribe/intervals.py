@@ -83,7 +83,7 @@ def check_nodes(nodes: Nodes, found: list[Array], observed: list[Observation]) -
     text = list(nodes) if isinstance(nodes, tuple) else nodes
     raise ProblemError(
         f"nodes = {text}: no node lies between the start at {first:g} and the last datum at {last:g} (nor may one lie "
-        "within the interval of a measurement); leave them out to have nodes at the data, or use method = \"single\"."
+        'within the interval of a measurement); leave them out to have nodes at the data, or use method = "single".'
     )
 
 

@@ -10,9 +10,11 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from odefit.integrate import Trajectory
+from odefit.compile import CompiledProblem
+from odefit.integrate import Status, Trajectory, ending
 from odefit.transcribe.observation import Observation
 from odefit.transcribe.plan import Plan
+from odefit.transcribe.shot import Shot
 
 Array = npt.NDArray[np.float64]
 
@@ -37,6 +39,17 @@ def words_for_observable(
     words = f"the observable '{observables[o.observable[k]]}' has no finite value at {where}"
     reason = refusal(task) or _lowest_state(plan, o, k, integrate(o))
     return f"{words}: {reason}" if reason else words
+
+
+def words_for_shot(
+    compiled: CompiledProblem, names: tuple[str, ...], number: int, shot: Shot, refusal: str = ""
+) -> str:
+    """Say how the integration of experiment or equilibration `number` ended; `names` are those of the experiments."""
+    words = ending(Status(shot.status), shot.t_end, shot.cause, compiled.model(number), refusal)
+    if number >= len(names):
+        first = compiled.structure.equilibration.index(number)
+        return f"before the start of experiment '{names[first]}' {words}"
+    return f"experiment '{names[number]}': {words}" if len(names) > 1 else words
 
 
 def _measurement(plan: Plan, row: int) -> tuple[int, int]:

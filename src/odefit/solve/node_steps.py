@@ -1,0 +1,213 @@
+"""Steps of multiple shooting: damped Gauss-Newton steps in theta and all node states, with exact rows, limits and bounds.
+
+For each damping mu the nodes are eliminated (`odefit.solve.node_elimination`), and the condensed problem in theta,
+
+    min ||R z - b||^2,   E z = e,   lower <= z <= upper,   limits >= 0,
+
+is solved by a real active set (`odefit.solve.quadratic_program`).  Lengths are those of the scaled unknowns, mu is found
+by a secant iteration on 1/||z(mu)||.
+
+Where states must be handed over exactly, the shortest step that closes all gaps may be longer than the trust region.
+Then it closes a part of each: the right-hand sides of exact rows are multiplied by tau < 1, so that closing the gaps takes
+at most four fifths of the radius.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.errors import OdefitError
+from odefit.solve.bounds import arrival
+from odefit.solve.contract import Flags, LeastSquares, LinearModel
+from odefit.solve.nodes import Border, Elimination, NodesLinear
+from odefit.solve.quadratic_program import solve_program
+from odefit.solve.scaling import Scaling
+from odefit.solve.steps import DAMPED, StepInfo
+from odefit.solve.weighted_factors import RANK_TOLERANCE
+
+Array = npt.NDArray[np.float64]
+
+_RADIUS_TOLERANCE = 0.1  # a step may be so much longer than the trust region
+_FOR_GAPS = 0.8  # of the radius, that exact rows may take
+_MOST_DAMPINGS = 30
+
+
+class _Solved(NamedTuple):
+    """A scaled step, which shared unknowns and limits are held, and what is known of the condensed problem."""
+
+    z: Array
+    held: Flags
+    decrement: float
+    rank: int
+    condition: float
+
+
+class NodeSteps:
+    """The step problem of the present point; see `odefit.solve.steps.StepProblem`."""
+
+    def __init__(self, scaling: Scaling, lower: Array, upper: Array, root: Array) -> None:
+        self._scaling = scaling
+        self._lower, self._upper = lower, upper
+        self.held = np.zeros(lower.size, np.bool_)
+
+    def move(self, linear: LinearModel, x: Array) -> None:
+        """Become the step problem at this point."""
+        if not isinstance(linear, NodesLinear):
+            raise OdefitError("steps of multiple shooting need a problem with nodes.")
+        self._linear, self._x, self._scale = linear, x, self._scaling.of(x)
+        self._nodes = Elimination(linear, self._scale)
+        largest = float(np.max(linear.column_norms() * self._scale, initial=0.0))
+        self._smallest = RANK_TOLERANCE * largest if largest > 0.0 else RANK_TOLERANCE
+        self._full: _Solved | None = None
+        self._shortest: float | None = None
+        self._mu, self._tau = 0.0, 1.0
+        self._has_exact = bool(np.isinf(self._nodes.weight).any())
+        q = linear.q
+        with np.errstate(invalid="ignore"):
+            self._low = (np.minimum(self._lower - x, 0.0) / self._scale)[:q]
+            self._high = (np.maximum(self._upper - x, 0.0) / self._scale)[:q]
+        self._bounded = np.isfinite(np.concatenate([self._low, self._high]))
+
+    @property
+    def _right(self) -> Array:
+        return -self._linear.residual
+
+    def _solve(self, right: Array, mu: float, tau: float = 1.0, *, light: bool = True) -> _Solved:
+        """Return the scaled step for this damping, gaps closed by the part `tau`."""
+        damping = max(mu, self._smallest**2)
+        if tau != 1.0:
+            right = np.where(np.isinf(self._nodes.weight), tau * right, right)
+            right[self._linear.limits] = self._right[self._linear.limits]  # a limit is no gap
+        border = self._nodes.border(right, damping, np.zeros(self._linear.q, dtype=bool), light=light)
+        theta, held, tangential = self._condensed(border, tau)
+        z = self._nodes.expand(theta)
+        head = np.abs(np.diag(border.R))[: self._linear.q]
+        negligible, most = 2.0 * math.sqrt(damping), float(np.max(head, initial=0.0))
+        rank = int(np.sum(head > negligible)) + self._linear.n - self._linear.q
+        condition = float(np.min(head)) / most if most > 0.0 else 1.0
+        return _Solved(z, held, math.sqrt(border.removed + tangential), rank, condition)
+
+    def _condensed(self, border: Border, tau: float) -> tuple[Array, Flags, float]:
+        """Solve the condensed problem; return theta, which bounds hold, and the square of what it removes."""
+        q, k = self._linear.q, self._linear.limits.size
+        n_bounds = int(self._bounded.sum())
+        held = np.zeros(q, dtype=bool)
+        if not (border.exact_right.size or n_bounds or k):
+            theta = np.linalg.solve(border.R, border.b)
+            return theta, held, float(border.b @ border.b)
+        eye = np.vstack([np.eye(q, q + k), -np.eye(q, q + k)])[self._bounded]
+        below = np.concatenate([self._low, -self._high])[self._bounded]
+        rows, least = eye, below
+        if k:
+            size = self._nodes.scale[q : q + k]
+            rows = np.vstack([eye, np.eye(k, q + k, q)])
+            # a limit that is violated is met as far as gaps are closed
+            value = self._linear.residual[self._linear.limits]
+            least = np.append(below, np.where(value < 0.0, (1.0 - tau) * value, 0.0) / size)
+        theta, active = np.zeros(q + k), np.zeros(rows.shape[0], dtype=bool)
+        multiplier, pressure = np.zeros(border.exact_right.size), np.zeros(rows.shape[0])
+        solve_program(
+            border.R, border.b, border.exact, border.exact_right, rows, least, theta, multiplier, pressure, active
+        )
+        if n_bounds:
+            which = np.flatnonzero(self._bounded) % q
+            held[which[active[:n_bounds]]] = True
+        return theta, held, self._tangential(border, rows[active])
+
+    def _tangential(self, border: Border, active: Array) -> float:
+        """Return the square of what the free part of theta removes, beside what exact rows and limits demand."""
+        exact = np.vstack([border.exact, active])
+        if not exact.shape[0]:
+            return float(border.b @ border.b)
+        base = np.linalg.lstsq(exact, np.append(border.exact_right, np.zeros(active.shape[0])), rcond=None)[0]
+        _, size, vt = np.linalg.svd(exact)
+        rank = int(np.sum(size > 1e-12 * size[0])) if size.size else 0
+        free = border.R @ vt[rank:].T
+        left = border.b - border.R @ base
+        basis, _ = np.linalg.qr(free) if free.shape[1] else (np.empty((left.size, 0)), None)
+        inside = basis.T @ left
+        return float(inside @ inside)
+
+    def _within(self, right: Array, radius: float) -> tuple[_Solved, float, float]:
+        """Return the step of at most this length, its length and mu."""
+        if self._full is None:
+            self._full = self._solve(right, 0.0)
+        solved = self._full
+        length = float(np.linalg.norm(solved.z))
+        self._tau = 1.0
+        if length <= radius:
+            return solved, length, 0.0
+        if self._has_exact:
+            if self._shortest is None:
+                self._shortest = float(np.linalg.norm(self._solve(right, 1.0, light=False).z))
+            if self._shortest > _FOR_GAPS * radius:
+                self._tau = _FOR_GAPS * radius / self._shortest
+        low, low_value, target = 0.0, 1.0 / length, 1.0 / radius
+        mu = max(self._mu, (solved.decrement / radius) ** 2 * 1e-2, self._smallest**2)
+        for _ in range(_MOST_DAMPINGS):
+            solved = self._solve(right, mu, self._tau)
+            length = float(np.linalg.norm(solved.z))
+            if abs(length - radius) <= _RADIUS_TOLERANCE * radius:
+                break
+            value = 1.0 / max(length, 1e-300)
+            guess = low + (target - low_value) * (mu - low) / max(value - low_value, 1e-300)
+            if value < target:
+                low, low_value = mu, value
+            mu = min(max(guess, 1.1 * low, 1e-3 * mu), 100.0 * mu)
+        return solved, length, mu
+
+    def step(self, radius: float, filter: int = DAMPED) -> StepInfo:
+        """Return the step for this radius."""
+        if filter != DAMPED:
+            raise OdefitError('steps of multiple shooting can be damped only; use solver = "trust".')
+        solved, length, mu = self._within(self._right, radius)
+        self._mu = mu
+        full = self._full
+        assert full is not None
+        self.held = np.append(full.held, np.zeros(self._x.size - self._linear.q, dtype=bool))
+        v = self._scale * solved.z
+        settled = full.rank + int(np.count_nonzero(self.held))
+        return StepInfo(
+            self._arrive(v), v, full.rank, mu, length, full.decrement, self._promised(v), full.condition, settled
+        )
+
+    def _promised(self, v: Array) -> float:
+        """Return what the linear model promises of the rows of finite weight."""
+        linear, p = self._linear, self._linear.times(v[None, :])[0]
+        gain = float(p @ linear.right) - 0.5 * float(p @ p)
+        heavy, q = linear.heavy, linear.heavy_times(v)
+        finite = np.isfinite(heavy.root)
+        root = heavy.root[finite]
+        return gain + float(np.sum(root**2 * (q * heavy.right - 0.5 * q * q)[finite]))
+
+    def _arrive(self, v: Array) -> Array:
+        return arrival(self._x, v, self._lower, self._upper)
+
+    def shortened(self, step: StepInfo, alpha: float) -> StepInfo:
+        """Return the fraction `alpha` of a step."""
+        v = alpha * step.v
+        return step._replace(x=self._arrive(v), v=v, length=alpha * step.length, promised=self._promised(v))
+
+    def correction(self, step: StepInfo, trial: LeastSquares) -> tuple[Array, float]:
+        """See `StepProblem`; gaps that the trial point opens are corrected as well."""
+        linear = self._linear
+        moved = linear.all_times(step.v)
+        curvature = 2.0 * (linear.residual + moved - trial.residual)
+        curvature[linear.limits] = 0.0
+        border = self._nodes.border(curvature, max(self._mu, self._smallest**2), self.held[: linear.q])
+        theta = np.linalg.lstsq(border.R, border.b, rcond=None)[0]
+        if border.exact_right.size:
+            exact, right = border.exact, border.exact_right
+            base = np.linalg.lstsq(exact, right, rcond=None)[0]
+            _, size, vt = np.linalg.svd(exact)
+            free = vt[int(np.sum(size > 1e-12 * size[0])) :].T
+            theta = base
+            if free.shape[1]:
+                theta = base + free @ np.linalg.lstsq(border.R @ free, border.b - border.R @ base, rcond=None)[0]
+        z = self._nodes.expand(theta)
+        v = step.v + 0.5 * self._scale * z
+        return self._arrive(v), float(np.linalg.norm(z))

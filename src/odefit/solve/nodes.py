@@ -1,0 +1,211 @@
+"""The linearised problem of multiple shooting: node states and shared unknowns; see `odefit.solve.node_elimination`."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.errors import OdefitError
+from odefit.solve.contract import NODES, Flags, Heavy, LinearModel, Reduced, Triangle
+from odefit.solve.node_elimination import eliminate, expand_nodes, node_gradient, node_products, node_squares
+
+Array = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+_NO_ROWS = np.empty((0, 0))
+_NO_INDICES = np.empty(0, np.int64)
+_FREE = 1e6  # what the value of a limit is measured in, relative to itself: damping must not hold it
+
+
+class HeavyRows(NamedTuple):
+    """Which rows are heavy, what turns such a row into one of ordinary weight, and the roots of their weights."""
+
+    rows: Indices
+    factor: Array
+    root: Array
+
+
+class Border(NamedTuple):
+    """What is left when all nodes are eliminated: rows of the shared unknowns, scaled.
+
+    Attributes
+    ----------
+    R, b
+        Least squares, damped: a triangle (q, q), and (q,).
+    exact, exact_right
+        Rows that must hold, (k, q) and (k,).
+    removed
+        Square of what the nodes remove.
+    """
+
+    R: Array
+    b: Array
+    exact: Array
+    exact_right: Array
+    removed: float
+
+
+class NodesLinear:
+    """``r + J dx`` where the unknowns dx are theta and the states of nodes; see `LinearModel`.
+
+    Reduced coordinates are the light rows as they are.
+
+    Parameters
+    ----------
+    rows, residual, chain
+        See `odefit.solve.node_elimination.eliminate`.
+    q
+        Number of the shared unknowns.
+    heavy
+        Rows of large weight: those that hand states over, and data.
+    limits
+        Rows that must not become negative.
+    """
+
+    metric = NODES
+
+    def __init__(
+        self, rows: Array, residual: Array, chain: Indices, q: int, heavy: HeavyRows, limits: Indices = _NO_INDICES
+    ) -> None:
+        self.rows, self.residual, self.chain, self.q = rows, residual, chain, q
+        self.limits = limits
+        self._heavy = heavy
+        self._light = np.ones(residual.size, dtype=bool)
+        self._light[heavy.rows] = self._light[limits] = False
+        self.n = q + int(np.sum(chain[chain[:, 3] >= 0, 4]))
+
+    @property
+    def heavy(self) -> Heavy:
+        """Weights and right-hand sides; the rows themselves are too many to be written out."""
+        rows, factor, root = self._heavy
+        return Heavy(_NO_ROWS, -self.residual[rows] * factor, root)
+
+    def heavy_times(self, v: Array) -> Array:
+        """See `LinearModel`."""
+        return self.all_times(v)[self._heavy.rows] * self._heavy.factor
+
+    @property
+    def right(self) -> Array:
+        """See `LinearModel`."""
+        return -self.residual[self._light]
+
+    @property
+    def jacobian(self) -> Array:
+        """All rows in all unknowns, as a dense matrix: for tests and small problems."""
+        return np.stack([self.all_times(unit) for unit in np.eye(self.n)], axis=1)
+
+    def factor(self) -> Array:
+        """See `LinearModel`."""
+        return self.jacobian[self._light]
+
+    def triangle(self) -> Triangle:
+        """Refuse: there are too many unknowns for it."""
+        raise OdefitError("the linearised problem of multiple shooting is never written out as a triangle.")
+
+    def reduce(self, damping: float, scale: Array, fixed: Flags, right: Array, negligible: float) -> Reduced:
+        """Refuse: `NodeSteps` eliminates."""
+        raise OdefitError("steps of multiple shooting are those of odefit.solve.node_steps.")
+
+    def expand(self, reduced: Reduced, z: Array) -> Array:
+        """Refuse: see `reduce`."""
+        raise OdefitError("steps of multiple shooting are those of odefit.solve.node_steps.")
+
+    def reduce_residual(self, residual: Array) -> Array:
+        """See `LinearModel`."""
+        return -residual[self._light]
+
+    residual_in_triangle = reduce_residual
+
+    def times(self, steps: Array) -> Array:
+        """See `LinearModel`."""
+        return np.stack([self.all_times(v)[self._light] for v in steps])
+
+    def descent(self, right: Array | None = None) -> Array:
+        """See `LinearModel`."""
+        values = np.zeros(self.residual.size)
+        values[self._light] = self.right if right is None else right
+        finite = np.isfinite(self._heavy.root)
+        rows, weight = self._heavy.rows[finite], (self._heavy.root * self._heavy.factor)[finite]
+        values[rows] = -weight * weight * self.residual[rows]
+        out = np.empty(self.n)
+        node_gradient(self.rows, self.chain, self.q, values, out)
+        return out
+
+    def column_norms(self) -> Array:
+        """See `LinearModel`."""
+        weight = self.weights()
+        out = np.empty(self.n)
+        node_squares(self.rows, self.chain, self.q, np.where(np.isfinite(weight), weight, 0.0), out)
+        return np.sqrt(out)
+
+    def all_column_norms(self) -> Array:
+        """Return the norms of the columns, rows that must hold exactly counted as ordinary ones."""
+        weight = self.weights()
+        out = np.empty(self.n)
+        node_squares(self.rows, self.chain, self.q, np.where(np.isfinite(weight), weight, 1.0), out)
+        return np.sqrt(out)
+
+    def weights(self) -> Array:
+        """Return the weight of every row: infinite where it must hold exactly, 0 for limits."""
+        weight = np.ones(self.residual.size)
+        weight[self._heavy.rows] = self._heavy.root * self._heavy.factor
+        weight[self.limits] = 0.0
+        return weight
+
+    def reweighted(self, root: Array) -> LinearModel:
+        """See `LinearModel`."""
+        return NodesLinear(self.rows, self.residual, self.chain, self.q, self._heavy._replace(root=root), self.limits)
+
+    def all_times(self, v: Array) -> Array:
+        """Return what a step changes of all rows, without weights."""
+        out = np.empty(self.residual.size)
+        node_products(self.rows, self.chain, self.q, v, out)
+        return out
+
+
+class Elimination:
+    """Eliminates the nodes of one linear model for different dampings and right-hand sides.
+
+    A limit g >= 0 becomes a shared unknown of its own, its value g + dg, so that the condensed problem has bounds only.
+    """
+
+    def __init__(self, linear: NodesLinear, scale: Array) -> None:
+        self.linear, q, k = linear, linear.q, linear.limits.size
+        self.q = q + k
+        self.weight = linear.weights()
+        self.rows, self.scale = linear.rows, scale
+        if k:
+            self.rows = np.hstack([linear.rows, np.zeros((linear.residual.size, k))])
+            self.rows[linear.limits, linear.rows.shape[1] + np.arange(k)] = -1.0
+            self.weight[linear.limits] = np.inf
+            self.sizes = np.maximum(np.abs(linear.residual[linear.limits]), 1e-300)
+            self.scale = np.concatenate([scale[:q], _FREE * self.sizes, scale[q:]])
+        n, m = linear.rows.shape[1] - 1 - q, linear.chain.shape[0]
+        most = int(np.max(linear.chain[:, 1] - linear.chain[:, 0], initial=0))
+        self._back, self._pivots = np.zeros((m, n, 2 * n + self.q + 1)), np.zeros((m, n), np.int64)
+        self._ranks = np.zeros(m, np.int64)
+        self._border = np.zeros((4 * self.q + 2, self.q + 1))
+        self._exact = np.zeros((4 * self.q + 4 * n + most + 2, self.q + 1))
+
+    def border(self, right: Array, damping: float, fixed: Flags, *, light: bool = True) -> Border:
+        """Eliminate all nodes; without `light` rows damping alone counts beside the exact ones."""
+        weight = self.weight if light else np.where(np.isinf(self.weight), np.inf, 0.0)
+        held = np.append(fixed, np.zeros(self.q - fixed.size, dtype=bool))
+        n, n_exact, removed = eliminate(
+            self.rows, right, weight, self.linear.chain, self.scale, damping, held,
+            self._back, self._pivots, self._ranks, self._border, self._exact,
+        )  # fmt: skip
+        q = self.q
+        assert n == q
+        return Border(
+            self._border[:q, :q].copy(), self._border[:q, q].copy(), self._exact[:n_exact, :q].copy(),
+            self._exact[:n_exact, q].copy(), removed,
+        )  # fmt: skip
+
+    def expand(self, theta: Array) -> Array:
+        """Return all scaled unknowns, without the values of limits, for the shared ones of the last border."""
+        nodes = np.zeros(self.linear.n - self.linear.q)
+        expand_nodes(self.linear.chain, self._back, self._pivots, theta, nodes)
+        return np.concatenate([theta[: self.linear.q], nodes])
