@@ -25,6 +25,11 @@ def _atol(where: str, value: Any) -> Any:
     return value if value == "auto" else number(where, value)
 
 
+def _nodes(where: str, value: Any) -> Any:
+    """Read a number of nodes, or their times."""
+    return numbers(where, value) if isinstance(value, list) else whole(where, value)
+
+
 SECTIONS: Mapping[str, Mapping[str, tuple[str, _Reader]]] = {
     "integrator": {
         "method": ("integrator", text),
@@ -46,6 +51,8 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, _Reader]]] = {
         "horizons": ("horizons", numbers),
         "confidence": ("confidence", number),
         "relaxation": ("relaxation", number),
+        "nodes": ("nodes", _nodes),
+        "node_states": ("node_states", text),
     },
 }
 """Section to key to the setting's own name and how it is read."""

@@ -41,6 +41,11 @@ MOST_STARTS = 100_000
 """Records of more fits than that are nothing to hold in memory, nor to read."""
 
 
+NODE_STATES = ("reset", "data", "simulated")
+"""How states at nodes begin: simulated and set to what is measured at each node; as measured, hidden ones as at the
+start of the experiment; simulated without a look at the data."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """How a problem is solved; every entry has a default that suits most problems.
@@ -65,6 +70,9 @@ class Settings:
     horizons, confidence, relaxation
         Incremental single shooting: times at which its horizons end (empty: 1, 2, 4, ... data), level of the
         bounds that one horizon sets the next, and how far such a bound is moved, in widths, if it is active.
+    nodes, node_states
+        Multiple shooting: how many nodes an experiment has at most, or the times where they stand (None: at its data);
+        and how the states there begin, see `NODE_STATES`.
     """
 
     integrator: str = "auto"
@@ -84,8 +92,11 @@ class Settings:
     horizons: tuple[float, ...] = ()
     confidence: float = 0.99
     relaxation: float = 2.0
+    nodes: int | tuple[float, ...] | None = None
+    node_states: str = "reset"
 
     def __post_init__(self) -> None:
+        self._check_nodes()
         object.__setattr__(self, "horizons", tuple(float(time) for time in self.horizons))
         self._check_tolerances()
         for name in ("rtol", "tol", "confidence"):
@@ -106,6 +117,23 @@ class Settings:
         pairs = zip(self.horizons, self.horizons[1:], strict=False)
         if not all(map(math.isfinite, self.horizons)) or any(a >= b for a, b in pairs):
             raise ProblemError(f"'horizons' is {list(self.horizons)}; it must be a list of increasing times.")
+
+    def _check_nodes(self) -> None:
+        if isinstance(self.nodes, (list, tuple)):
+            times = tuple(float(time) for time in self.nodes)
+            object.__setattr__(self, "nodes", times)
+            pairs = zip(times, times[1:], strict=False)
+            if not times or not all(map(math.isfinite, times)) or any(a >= b for a, b in pairs):
+                raise ProblemError(
+                    f"'nodes' is {list(times)}; it must be a number of nodes, or a list of increasing times."
+                )
+        elif self.nodes is not None and self.nodes < 1:
+            raise ProblemError(
+                f"'nodes' is {self.nodes}; there must be at least one. For none, use method = \"single\"."
+            )
+        if self.node_states not in NODE_STATES:
+            near = suggestion(self.node_states, NODE_STATES)
+            raise ProblemError(f"'node_states' is '{self.node_states}'{near} There are: {', '.join(NODE_STATES)}.")
 
     def _check_tolerances(self) -> None:
         if isinstance(self.atol, Mapping):

@@ -227,6 +227,10 @@ class BorderedLinear:
         self._b: Array | None = None
         self._triangle: tuple[Triangle, Array, Array] | None = None
 
+    def all_column_norms(self) -> Array:
+        """See `LinearModel`; no row is heavy."""
+        return self.column_norms()
+
     def heavy_times(self, v: Array) -> Array:
         """See `LinearModel`; there are none."""
         return np.empty(0)

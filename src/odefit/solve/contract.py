@@ -193,6 +193,10 @@ class LinearModel(Protocol):
         """Return the norms of the columns of the rows of finite weight."""
         ...
 
+    def all_column_norms(self) -> Array:
+        """Return the norms of the columns, rows that must hold exactly counted as ordinary ones."""
+        ...
+
     def reweighted(self, root: Array) -> LinearModel:
         """Return the same model with other weights of the heavy rows."""
         ...

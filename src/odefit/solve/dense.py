@@ -132,6 +132,13 @@ class DenseLinear:
         """See `LinearModel`."""
         return self.triangle().column_norms()
 
+    def all_column_norms(self) -> Array:
+        """See `LinearModel`."""
+        heavy, norms = self.heavy, self.column_norms()
+        if not heavy.root.size:
+            return norms
+        return np.hypot(norms, np.linalg.norm(heavy.rows[np.isinf(heavy.root)], axis=0))
+
     def reweighted(self, root: Array) -> LinearModel:
         """Share the factors, which have no part of the heavy rows."""
         triangle = self.triangle()

@@ -7,8 +7,8 @@ unknowns are z = dx/scale; rows of an interval are
     data        J_j z_j + K_j z_theta                ~  r_j       (least squares)
     handover    G_j z_j + H_j z_theta - z_(j+1)      =  c_j       (exactly, or least squares with a weight).
 
-Node after node is eliminated, from the first to the last.  What earlier nodes say about z_j and theta is *carried*: rows
-that must hold exactly, C z_j + D z_theta = d, and rows of least squares, A z_j + B z_theta ~ a.  At node j
+Node after node is eliminated, from the first to the last.  What earlier nodes say about z_j and theta is *carried*:
+rows that must hold exactly, C z_j + D z_theta = d, and rows of least squares, A z_j + B z_theta ~ a.  At node j
 
 1. the exact rows, carried ones and the handover, are factored by Householder reflections with column pivoting,
    Q' [C 0 D; G -I H] P = [R E_1 D_1; 0 E_2 D_2]: the upper ones give z_j, the lower ones are carried to the next node;
@@ -16,10 +16,10 @@ that must hold exactly, C z_j + D z_theta = d, and rows of least squares, A z_j 
 3. what is left of z_j there (nothing if R has full rank) is eliminated by reflections of those rows, and the others are
    reduced to a triangle, which is carried.
 
-Transition matrices are never multiplied.  Where solutions grow, the upper rows take z_j from its end, G z_j = z_(j+1) - ...,
-and where they decay from its beginning: with G = exp(+-mu h) both are well conditioned, and what is carried is
-(I + G G')^(-1/2) (z_(j+1) - G z_j), whose entries stay below one.  The classical recursion, which multiplies all G,
-loses all digits as soon as exp(mu T) is as large as the inverse of rounding.
+Transition matrices are never multiplied.  Where solutions grow, the upper rows take z_j from its end,
+G z_j = z_(j+1) - ..., and where they decay from its beginning: with G = exp(+-mu h) both are well conditioned, and
+what is carried is (I + G G')^(-1/2) (z_(j+1) - G z_j), whose entries stay below one.  The classical recursion, which
+multiplies all G, loses all digits as soon as exp(mu T) is as large as the inverse of rounding.
 
 The cost is linear in the number of nodes.  Damping rows sqrt(mu) z = 0 enter each node before it is eliminated.
 """
@@ -33,8 +33,8 @@ import numpy as np
 from odefit.native.kernel import kernel
 
 FIRST_ROW, LAST_ROW, HANDOVER, NODE, N_STATES = range(5)
-"""Columns of a chain table, a row for each interval: its data rows from the first to behind the last, its first handover
-row (-1: it is the last of its chain), where the states of its node begin among those of all nodes (-1: it begins
+"""Columns of a chain table, a row for each interval: its data rows from the first to behind the last, its first
+handover row (-1: it is the last of its chain), where the states of its node begin among those of all nodes (-1: it begins
 where theta says), and their number."""
 _NO_PIVOT = 1e-13  # of the largest one: exact rows that say less of a node state are left to later nodes
 
@@ -75,7 +75,7 @@ def _reflect(a, first, last, k, column, width):
 
 @kernel(inline=True)
 def _triangle(a, m, first, last, width):
-    """Reduce the first `m` rows so that the columns `first` to `last` - 1 are triangular; return how many rows are left.
+    """Reduce the first `m` rows so that columns `first` to `last` - 1 are triangular; return how many rows are left.
 
     Rows that only their right-hand side, the last column, would be left of are dropped.
     """
@@ -129,7 +129,7 @@ def _permute(a, m, n, pivot, work):
 
 @kernel(inline=True)
 def _substitute(exact, rank, light, m, width):
-    """Remove the first `rank` columns of the rows of least squares by means of exact rows, which are triangular there."""
+    """Remove the first `rank` columns of the rows of least squares by exact rows, which are triangular there."""
     for i in range(m):
         for k in range(rank):
             if light[i, k] == 0.0:
@@ -197,7 +197,7 @@ def _make_room(a, m, n, n_next, q):
 
 @kernel(inline=True)
 def _move(a, first, m, shift, width, target, at):
-    """Write the rows `first` to `m` - 1 of `a` without their first `shift` columns to `target`; return its size then."""
+    """Write rows `first` to `m` - 1 of `a` without their first `shift` columns to `target`; return its size then."""
     for i in range(first, m):
         for j in range(shift, width):
             target[at, j - shift] = a[i, j]
@@ -229,8 +229,8 @@ def eliminate(rows, right, weight, chain, scale, damping, fixed, back, pivots, r
     damping, fixed
         mu, and which of theta stay, (q,).
     back, pivots, ranks
-        Filled, for `expand_nodes`: of interval i n rows ``back[i]`` of (own node, next node, theta, right-hand side), in
-        the order of columns ``pivots[i]``, and how many of them are exact.
+        Filled, for `expand_nodes`: of interval i n rows ``back[i]`` of (own node, next node, theta, right-hand side),
+        in the order of columns ``pivots[i]``, and how many of them are exact.
     border, exact_border
         Filled: rows of theta with their right-hand sides, (3 q + most rows, q + 1) each.
 

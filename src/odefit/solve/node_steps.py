@@ -1,15 +1,15 @@
-"""Steps of multiple shooting: damped Gauss-Newton steps in theta and all node states, with exact rows, limits and bounds.
+"""Steps of multiple shooting: damped Gauss-Newton steps in theta and node states, with exact rows, limits and bounds.
 
 For each damping mu the nodes are eliminated (`odefit.solve.node_elimination`), and the condensed problem in theta,
 
     min ||R z - b||^2,   E z = e,   lower <= z <= upper,   limits >= 0,
 
-is solved by a real active set (`odefit.solve.quadratic_program`).  Lengths are those of the scaled unknowns, mu is found
-by a secant iteration on 1/||z(mu)||.
+is solved by a real active set (`odefit.solve.quadratic_program`).  Lengths are those of the scaled unknowns, mu is
+found by a secant iteration on 1/||z(mu)||.
 
 Where states must be handed over exactly, the shortest step that closes all gaps may be longer than the trust region.
-Then it closes a part of each: the right-hand sides of exact rows are multiplied by tau < 1, so that closing the gaps takes
-at most four fifths of the radius.
+Then it closes a part of each: the right-hand sides of exact rows are multiplied by tau < 1, so that closing the gaps
+takes at most four fifths of the radius.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odefit.errors import OdefitError
 from odefit.solve.bounds import arrival
 from odefit.solve.contract import Flags, LeastSquares, LinearModel
 from odefit.solve.nodes import Border, Elimination, NodesLinear
-from odefit.solve.quadratic_program import solve_program
+from odefit.solve.quadratic_program import CONTRADICTORY, solve_program
 from odefit.solve.scaling import Scaling
 from odefit.solve.steps import DAMPED, StepInfo
 from odefit.solve.weighted_factors import RANK_TOLERANCE
@@ -34,6 +34,7 @@ Array = npt.NDArray[np.float64]
 _RADIUS_TOLERANCE = 0.1  # a step may be so much longer than the trust region
 _FOR_GAPS = 0.8  # of the radius, that exact rows may take
 _MOST_DAMPINGS = 30
+_SOFT = 1e4  # weight of exact rows that contradict each other, relative to the others
 
 
 class _Solved(NamedTuple):
@@ -110,13 +111,35 @@ class NodeSteps:
             least = np.append(below, np.where(value < 0.0, (1.0 - tau) * value, 0.0) / size)
         theta, active = np.zeros(q + k), np.zeros(rows.shape[0], dtype=bool)
         multiplier, pressure = np.zeros(border.exact_right.size), np.zeros(rows.shape[0])
-        solve_program(
+        status, _ = solve_program(
             border.R, border.b, border.exact, border.exact_right, rows, least, theta, multiplier, pressure, active
         )
+        if status == CONTRADICTORY:
+            theta, active = self._softened(border, rows, least)
         if n_bounds:
             which = np.flatnonzero(self._bounded) % q
             held[which[active[:n_bounds]]] = True
         return theta, held, self._tangential(border, rows[active])
+
+    def _softened(self, border: Border, rows: Array, least: Array) -> tuple[Array, Flags]:
+        """Solve with exact rows as heavy ones, where no step can meet all of them; no limit gets worse than it is."""
+        size = np.linalg.norm(border.exact, axis=1)
+        weight = _SOFT * float(np.max(np.abs(border.R), initial=1.0)) / np.where(size > 0.0, size, 1.0)
+        stacked = np.vstack([border.R, weight[:, None] * border.exact])
+        q, r = np.linalg.qr(stacked)
+        right = q.T @ np.append(border.b, weight * border.exact_right)
+        n_limits = self._linear.limits.size
+        least = least.copy()
+        if n_limits:
+            value = self._linear.residual[self._linear.limits]
+            least[-n_limits:] = np.minimum(value, 0.0) / self._nodes.scale[self._linear.q : self._linear.q + n_limits]
+        theta, active = np.zeros(right.size), np.zeros(rows.shape[0], dtype=bool)
+        nothing = np.empty((0, right.size))
+        solve_program(
+            np.ascontiguousarray(r), right, nothing, np.empty(0), rows, least, theta, np.empty(0),
+            np.zeros(rows.shape[0]), active,
+        )  # fmt: skip
+        return theta, active
 
     def _tangential(self, border: Border, active: Array) -> float:
         """Return the square of what the free part of theta removes, beside what exact rows and limits demand."""

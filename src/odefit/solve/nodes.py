@@ -9,14 +9,24 @@ import numpy.typing as npt
 
 from odefit.errors import OdefitError
 from odefit.solve.contract import NODES, Flags, Heavy, LinearModel, Reduced, Triangle
-from odefit.solve.node_elimination import eliminate, expand_nodes, node_gradient, node_products, node_squares
+from odefit.solve.node_elimination import (
+    FIRST_ROW,
+    HANDOVER,
+    N_STATES,
+    NODE,
+    eliminate,
+    expand_nodes,
+    node_gradient,
+    node_products,
+    node_squares,
+)
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 _NO_ROWS = np.empty((0, 0))
 _NO_INDICES = np.empty(0, np.int64)
-_FREE = 1e6  # what the value of a limit is measured in, relative to itself: damping must not hold it
+_FREE = 1e3  # what the value of a limit is measured in, relative to its size: damping must not hold it
 
 
 class HeavyRows(NamedTuple):
@@ -59,9 +69,9 @@ class NodesLinear:
     q
         Number of the shared unknowns.
     heavy
-        Rows of large weight: those that hand states over, and data.
+        Rows of large weight: those that hand states over, data, rules, and limits.
     limits
-        Rows that must not become negative.
+        Rows that must not become negative; what they miss is the negative part.
     """
 
     metric = NODES
@@ -73,18 +83,24 @@ class NodesLinear:
         self.limits = limits
         self._heavy = heavy
         self._light = np.ones(residual.size, dtype=bool)
-        self._light[heavy.rows] = self._light[limits] = False
+        self._light[heavy.rows] = False
+        self._is_limit = np.isin(heavy.rows, limits)
         self.n = q + int(np.sum(chain[chain[:, 3] >= 0, 4]))
 
     @property
     def heavy(self) -> Heavy:
         """Weights and right-hand sides; the rows themselves are too many to be written out."""
-        rows, factor, root = self._heavy
-        return Heavy(_NO_ROWS, -self.residual[rows] * factor, root)
+        return Heavy(_NO_ROWS, -self._missed(self.residual), self._heavy.root)
+
+    def _missed(self, residual: Array) -> Array:
+        """Return what the heavy rows miss, without weights."""
+        values = residual[self._heavy.rows] * self._heavy.factor
+        return np.where(self._is_limit, np.minimum(values, 0.0), values)
 
     def heavy_times(self, v: Array) -> Array:
-        """See `LinearModel`."""
-        return self.all_times(v)[self._heavy.rows] * self._heavy.factor
+        """See `LinearModel`; of a limit this is the change of its negative part."""
+        changes = self.all_times(v)
+        return self._missed(self.residual + changes) - self._missed(self.residual)
 
     @property
     def right(self) -> Array:
@@ -128,7 +144,11 @@ class NodesLinear:
         values[self._light] = self.right if right is None else right
         finite = np.isfinite(self._heavy.root)
         rows, weight = self._heavy.rows[finite], (self._heavy.root * self._heavy.factor)[finite]
-        values[rows] = -weight * weight * self.residual[rows]
+        values[rows] = (
+            -weight
+            * weight
+            * np.where(self._is_limit[finite], np.minimum(self.residual[rows], 0.0), self.residual[rows])
+        )
         out = np.empty(self.n)
         node_gradient(self.rows, self.chain, self.q, values, out)
         return out
@@ -164,24 +184,62 @@ class NodesLinear:
         node_products(self.rows, self.chain, self.q, v, out)
         return out
 
+    def in_shared(self, sizes: Array) -> Array:
+        """Return all rows in the shared unknowns alone, (N, q): node states follow exactly where they are handed over.
+
+        This is the Jacobian of the problem without nodes, at a point without gaps.  `sizes` are typical ones of all
+        unknowns.
+        """
+        nodes = Elimination(self, sizes, exact=self._handovers)
+        nodes.border(np.zeros(self.residual.size), 1.0, np.zeros(self.q, dtype=bool), light=False)
+        out = np.empty((self.residual.size, self.q))
+        for j, unit in enumerate(np.eye(self.q)):
+            out[:, j] = self.all_times(nodes.expand(unit) * sizes) / sizes[j]
+        return out
+
+    @property
+    def _handovers(self) -> Indices:
+        """Rows that hand states over."""
+        ends = self.chain[self.chain[:, HANDOVER] >= 0]
+        parts = [np.arange(row[HANDOVER], row[HANDOVER] + row[N_STATES]) for row in ends]
+        return np.concatenate(parts) if parts else _NO_INDICES
+
+    def row_sizes(self, rows: Indices, scale: Array) -> Array:
+        """Return the norms of these data rows in scaled unknowns."""
+        first, before = self.chain[:, FIRST_ROW], self.rows.shape[1] - self.q
+        out = np.empty(rows.size)
+        order = np.argsort(first, kind="stable")
+        for k, row in enumerate(rows.tolist()):
+            interval = self.chain[order[np.searchsorted(first[order], row, side="right") - 1]]
+            node, n = int(interval[NODE]), int(interval[N_STATES]) if interval[NODE] >= 0 else 0
+            own = self.rows[row, :n] * scale[self.q + node : self.q + node + n]
+            out[k] = np.linalg.norm(np.append(self.rows[row, before:] * scale[: self.q], own))
+        return out
+
 
 class Elimination:
     """Eliminates the nodes of one linear model for different dampings and right-hand sides.
 
     A limit g >= 0 becomes a shared unknown of its own, its value g + dg, so that the condensed problem has bounds only.
+    With `exact` these rows alone count.
     """
 
-    def __init__(self, linear: NodesLinear, scale: Array) -> None:
-        self.linear, q, k = linear, linear.q, linear.limits.size
+    def __init__(self, linear: NodesLinear, scale: Array, exact: Indices | None = None) -> None:
+        limits = linear.limits if exact is None else _NO_INDICES
+        self.linear, q, k = linear, linear.q, limits.size
         self.q = q + k
         self.weight = linear.weights()
+        if exact is not None:
+            self.weight[:] = 0.0
+            self.weight[exact] = np.inf
         self.rows, self.scale = linear.rows, scale
         if k:
             self.rows = np.hstack([linear.rows, np.zeros((linear.residual.size, k))])
-            self.rows[linear.limits, linear.rows.shape[1] + np.arange(k)] = -1.0
-            self.weight[linear.limits] = np.inf
-            self.sizes = np.maximum(np.abs(linear.residual[linear.limits]), 1e-300)
-            self.scale = np.concatenate([scale[:q], _FREE * self.sizes, scale[q:]])
+            self.rows[limits, linear.rows.shape[1] + np.arange(k)] = -1.0
+            self.weight[limits] = np.inf
+            sizes = np.maximum(np.abs(linear.residual[limits]), linear.row_sizes(limits, scale))
+            sizes = _FREE * np.where(sizes > 0.0, sizes, 1.0)
+            self.scale = np.concatenate([scale[:q], sizes, scale[q:]])
         n, m = linear.rows.shape[1] - 1 - q, linear.chain.shape[0]
         most = int(np.max(linear.chain[:, 1] - linear.chain[:, 0], initial=0))
         self._back, self._pivots = np.zeros((m, n, 2 * n + self.q + 1)), np.zeros((m, n), np.int64)

@@ -25,6 +25,7 @@ from odefit.solve.contract import Point, heavy_of
 
 Array = npt.NDArray[np.float64]
 
+_NO_SIZES = np.empty(0)
 _OF_START = 0.1
 _UNFELT = 1e-8  # of the residual: a start value that makes less of a difference tells no size
 
@@ -52,22 +53,24 @@ class Scaling:
     ----------
     start, logarithmic
         Where the unknowns started, and which of them are logarithmic.
+    sizes
+        Scales of the last unknowns, states at nodes say, which stay as they are.
     least
         Scale of a linear unknown that becomes zero; 0 as long as nothing is known of it.
     """
 
-    __slots__ = ("_columns", "_level", "_open", "least", "logarithmic", "start")
+    __slots__ = ("_columns", "_level", "_open", "least", "logarithmic", "sizes", "start")
 
-    def __init__(self, start: Array, logarithmic: npt.NDArray[np.bool_]) -> None:
-        self.start, self.logarithmic = start, logarithmic
+    def __init__(self, start: Array, logarithmic: npt.NDArray[np.bool_], sizes: Array = _NO_SIZES) -> None:
+        self.start, self.logarithmic, self.sizes = start, logarithmic, sizes
         self.least = _OF_START * np.abs(start)
-        self._open = np.flatnonzero(~logarithmic)  # unknowns whose start may tell no size
+        self._open = np.flatnonzero(~logarithmic[: start.size - sizes.size])  # unknowns whose start may tell no size
         self._columns = np.zeros(start.size)
         self._level = math.nan
 
     def begin(self) -> Scaling:
         """Return the scaling of a new minimisation from the same start."""
-        return Scaling(self.start, self.logarithmic)
+        return Scaling(self.start, self.logarithmic, self.sizes)
 
     def learn(self, point: Point) -> None:
         """Learn from the next point, which has a linearisation, sizes that the start values do not tell."""
@@ -91,16 +94,17 @@ class Scaling:
         """Return the scale of each unknown at `x`."""
         out = np.empty_like(x)
         scales(x, self.least, self.logarithmic, out)
+        if self.sizes.size:
+            out[out.size - self.sizes.size :] = self.sizes
         return out
 
 
 def _sizes(point: Point) -> tuple[float, Array]:
     """Return the norms of the residual and of the columns; rows of infinite weight count as ordinary ones."""
     assert point.linear is not None
-    level, columns = point.size, point.linear.column_norms()
+    level, columns = point.size, point.linear.all_column_norms()
     heavy = heavy_of(point)
     if heavy is not None:
         infinite = np.isinf(heavy.root)
         level = math.hypot(level, float(np.linalg.norm(np.where(infinite, 1.0, heavy.root) * heavy.misfit)))
-        columns = np.hypot(columns, np.linalg.norm(point.linear.heavy.rows[infinite], axis=0))
     return level, columns

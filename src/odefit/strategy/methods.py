@@ -10,6 +10,7 @@ from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.solve import Solver, TraceRow, solver_named
 from odefit.strategy.incremental import fit_incremental, fit_incremental_dense
+from odefit.strategy.multiple import fit_multiple
 from odefit.strategy.result import FitResult
 from odefit.strategy.single import fit_single
 from odefit.strategy.start_values import matched_start, wanted_parameters
@@ -18,9 +19,10 @@ METHODS: dict[str, Callable[..., FitResult]] = {
     "single": fit_single,
     "incremental": fit_incremental,
     "incremental-dense": fit_incremental_dense,
+    "multiple": fit_multiple,
 }
 """Name to ``fit(problem, solver, stop, callback)``."""
-_PLANNED = ("auto", "multiple", "collocation")
+_PLANNED = ("auto", "collocation")
 
 
 def fit_by(

@@ -19,7 +19,7 @@ from odefit.native.records import Words
 from odefit.problem import Problem
 from odefit.solve.node_elimination import FIRST_ROW, HANDOVER, LAST_ROW, N_STATES, NODE
 from odefit.transcribe.intervals import Nodes, check_nodes, cut, node_times
-from odefit.transcribe.observation import Observation
+from odefit.transcribe.observation import Observation, Observations
 from odefit.transcribe.plan import plan_of
 from odefit.transcribe.record import (
     FITTING,
@@ -43,6 +43,13 @@ MOST_STATES = 300
 class IntervalPlan:
     """Tasks of intervals; what is not described here is as in `Plan`, whose part it takes in a `Shooter`.
 
+    Parameters
+    ----------
+    nodes
+        How many an experiment has at most, or where they stand; None: at the data; (): there are none.
+    data
+        A part of the problem's measurements, in the place of all.
+
     Attributes
     ----------
     whole
@@ -59,11 +66,14 @@ class IntervalPlan:
         Rows and nodes of the intervals, see `odefit.solve.node_elimination`.
     """
 
-    def __init__(self, problem: Problem, nodes: Nodes = None) -> None:
-        whole = self.whole = plan_of(problem)
+    def __init__(self, problem: Problem, nodes: Nodes = None, data: Observations | None = None) -> None:
+        whole = self.whole = plan_of(problem, data=data)
         self.compiled = whole.compiled
         structure, observed = self.compiled.structure, whole.data.of_experiment
-        self._refuse(problem, observed)
+        if nodes == ():
+            self._refuse_rules()
+        else:
+            self._refuse(problem, observed)
         self.node_times = [node_times(o, nodes) for o in observed]
         check_nodes(nodes, self.node_times, list(observed))
         self.intervals = [
@@ -104,8 +114,8 @@ class IntervalPlan:
                 )
             if model.gathering.extremes.size:
                 raise UnsupportedError(
-                    f"nodes in experiment '{name}', where max or min over time is used: nobody knows beforehand in which "
-                    'interval the extreme lies; use method = "single" or "incremental"'
+                    f"nodes in experiment '{name}', where max or min over time is used: nobody knows beforehand in "
+                    'which interval the extreme lies; use method = "single" or "incremental"'
                 )
         if not any(self.compiled.model(o.experiment).n_states for o in observed):
             raise FitError(
@@ -115,6 +125,11 @@ class IntervalPlan:
             raise UnsupportedError(
                 f"nodes with the criterion '{self.whole.criterion.name}' of all data together; use method = \"single\""
             )
+
+    def _refuse_rules(self) -> None:
+        """Refuse what cannot have rules, in words."""
+        if self.whole.criterion.joint:
+            raise UnsupportedError(f"rules with the criterion '{self.whole.criterion.name}' of all data together")
 
     def _hands_over_apart(self, o: Observation) -> bool:
         """Tell whether what is handed over may differ from what is measured at that time."""

@@ -74,7 +74,7 @@ def _within_intervals(o: Observation, times: Array) -> npt.NDArray[np.bool_]:
 
 def check_nodes(nodes: Nodes, found: list[Array], observed: list[Observation]) -> None:
     """Refuse given nodes of which none is of use."""
-    if any(one.size for one in found) or nodes is None:
+    if any(one.size for one in found) or nodes is None or nodes == ():
         return
     finite = [o for o in observed if not o.at_rest]
     if not finite:

@@ -2,9 +2,12 @@
 
     min ||r(theta, s)||^2,     y(tau_(j+1); s_j, theta) = s_(j+1) .
 
-Each interval is an initial value problem of its own, so that it cannot run far away from the data however poor theta is,
-and the growth of errors over a long time does not matter.  What one interval hands over to the next is a heavy row (see
+Each interval is an initial value problem of its own, so that it cannot run far from the data however poor theta is, and
+the growth of errors over a long time does not matter.  What one interval hands over to the next is a heavy row (see
 `odefit.solve.contract.Heavy`): of infinite weight in the problem itself, of a finite one on the way to it.
+
+Rules are rows of the extended problem (see `odefit.problem.constraints`): equalities are heavy rows of infinite weight,
+inequalities are limits.  Without nodes this is single shooting with rules.
 """
 
 from __future__ import annotations
@@ -16,18 +19,19 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
-from odefit.integrate import Status
+from odefit.integrate import Status, StepGrid
 from odefit.integrate.task import SINK
 from odefit.native.kernel_calls import kernel_address
 from odefit.native.norm import norm
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.solve import Evaluation, Failed, HeavyMisfit, LeastSquares
-from odefit.solve.node_elimination import N_STATES, NODE
+from odefit.solve.node_elimination import FIRST_ROW, HANDOVER, LAST_ROW, N_STATES, NODE
 from odefit.solve.nodes import HeavyRows, NodesLinear
 from odefit.transcribe.interval_plan import IntervalPlan
 from odefit.transcribe.nonfinite import words_for_shot
 from odefit.transcribe.rows import write_interval
+from odefit.transcribe.rule_rows import NO_RULES, RuleRows
 from odefit.transcribe.shooting import Shooter
 from odefit.transcribe.shot import Shot
 
@@ -50,8 +54,33 @@ class IntervalShooter(Shooter):
 
     def __init__(self, plan: IntervalPlan, problem: Problem, stop: StopFlag | None) -> None:
         super().__init__(plan, problem, stop)
+        self._intervals = plan
         self.states, self.weights = np.zeros(plan.n_node_states), np.ones(plan.n_node_states)
         plan.connect(self._table, self.states, self.weights, _sink())
+
+    def begin(self, theta: Array) -> Shot:
+        """Choose methods, and let the equilibrations come to rest, before single intervals are shot."""
+        for i, selection in enumerate(self._selections):
+            selection.choose()
+            self._tell(i)
+        self._shoot_to = self._rows()
+        return self._shoot(0, self._n_rests, theta, 0, False, *self._shoot_to)
+
+    def end_of(self, theta: Array, k: int) -> Array | Shot:
+        """Return the state that interval `k` hands over, or how it failed; node states behind it are lost."""
+        row = self._intervals.chain[k]
+        first, n = int(row[HANDOVER]), int(row[N_STATES])
+        at = int(self._intervals.chain[k + 1, NODE])
+        self.states[at : at + n], weights = 0.0, self.weights[at : at + n].copy()
+        self.weights[at : at + n] = 1.0
+        i = self._intervals.first_task + k
+        shot = self._shoot(i, i + 1, theta, 0, False, *self._shoot_to)
+        self.weights[at : at + n] = weights
+        return shot if shot.failed >= 0 else self._shoot_to[0][first : first + n].copy()
+
+    def _rows(self) -> tuple[Array, Array, Array]:
+        plan = self._intervals
+        return np.empty(plan.n_rows), np.empty(0), np.empty((0, plan.width))
 
 
 class _Names(Sequence[str]):
@@ -83,31 +112,46 @@ class MultipleShooting:
 
     Attributes
     ----------
-    plan
-        Tasks, rows and nodes.
+    intervals, plan
+        Tasks, rows and nodes; the plan of the same problem without nodes.
     names
         Of the unknowns.
     weights
         Of the rows that hand states over, in the order of the node states; set them before the first evaluation.
+    rules
+        Rows that are rules.
+    latest
+        Where it was evaluated last, for those who watch.
     """
 
-    def __init__(self, problem: Problem, plan: IntervalPlan, stop: StopFlag | None = None) -> None:
-        self.plan, self.compiled = plan, plan.compiled
-        self.names = _Names(plan)
-        self.shooter = IntervalShooter(plan, problem, stop)
-        self._criterion, self._rtol = plan.whole.criterion, problem.settings.rtol
+    def __init__(
+        self, problem: Problem, intervals: IntervalPlan, stop: StopFlag | None = None, rules: RuleRows = NO_RULES
+    ) -> None:
+        self.intervals, self.plan, self.compiled = intervals, intervals.whole, intervals.compiled
+        self.names: Sequence[str] = _Names(intervals)
+        self.rules = rules
+        self.shooter = IntervalShooter(intervals, problem, stop)
+        self.latest = np.empty(0)
+        self._criterion, self._rtol = intervals.whole.criterion, problem.settings.rtol
         self._generation = 0
         self._fresh: Evaluation | None = None
         self._fresh_at = b""
-        data, whole = plan.whole.data, plan.whole
-        hand = whole.n_data + np.arange(plan.n_handover)
-        rows = np.concatenate([hand, data.heavy])
-        root = np.concatenate([np.full(hand.size, np.inf), data.heavy_root])
+        data = intervals.whole.data
+        hand = data.n_data + np.arange(intervals.n_handover)
+        rows = np.concatenate([hand, rules.penalties, data.heavy])
+        infinite = hand.size + rules.penalties.size
+        root = np.concatenate([np.full(infinite, np.inf), data.heavy_root])
         order = np.argsort(-root, kind="stable")
-        factor = np.concatenate([np.ones(hand.size), data.heavy_factor])
+        factor = np.concatenate([np.ones(infinite), data.heavy_factor])
         self._heavy = HeavyRows(rows[order], factor[order], root[order])
-        self._is_light = np.ones(plan.n_rows, dtype=bool)
+        self._is_limit = np.isin(self._heavy.rows, rules.limits)
+        self._is_light = np.ones(intervals.n_rows, dtype=bool)
         self._is_light[self._heavy.rows] = False
+
+    @property
+    def n_data(self) -> int:
+        """Number of measured values, rules that are measurements included."""
+        return self.plan.n_data
 
     @property
     def weights(self) -> Array:
@@ -115,10 +159,15 @@ class MultipleShooting:
         return self.shooter.weights
 
     @property
+    def grids(self) -> list[StepGrid] | None:
+        """The present step grids, per interval; None if there are none."""
+        return self.shooter.grids
+
+    @property
     def methods(self) -> dict[str, str]:
         """Which integrator made the present grids, per experiment that was fitted."""
-        names, found = self.plan.whole.experiment_names, {}
-        for one, grid in zip(self.plan.intervals, self.shooter.grids or (), strict=False):
+        names, found = self.plan.experiment_names, {}
+        for one, grid in zip(self.intervals.intervals, self.grids or (), strict=False):
             found.setdefault(names[one.observation.experiment], grid.method)
         return found
 
@@ -137,11 +186,14 @@ class MultipleShooting:
         return self._evaluate(x, order, adapt=False)
 
     def _evaluate(self, x: Array, order: int, *, adapt: bool) -> Evaluation:
-        plan, shooter, n_data = self.plan, self.shooter, self.plan.whole.n_data
+        plan, shooter, n_data = self.intervals, self.shooter, self.plan.n_data
         if not adapt and not shooter.adapted:
             return Failed(x, self._generation, "the last adaptation of the step grids failed")
         theta = np.ascontiguousarray(x[: plan.n_theta])
         shooter.states[:] = x[plan.n_theta :]
+        late = self.rules.too_late(theta)
+        if late:
+            return Failed(x, self._generation, late)
         residual, blur = np.empty(plan.n_rows), np.empty(n_data if order else 0)
         jacobian = np.empty((plan.n_rows if order else 0, plan.width))
         shot = (shooter.adapt if adapt else shooter.replay)(theta, order, residual, blur, jacobian)
@@ -151,10 +203,12 @@ class MultipleShooting:
             return Failed(x, self._generation, self._words_for_row(residual))
         if order and not np.isfinite(jacobian).all():
             return Failed(x, self._generation, self._words_for_row(jacobian.sum(axis=1), "the derivative of "))
+        self.latest = x
         return self._point(x, residual, blur, jacobian, order, shot)
 
     def _point(self, x: Array, residual: Array, blur: Array, jacobian: Array, order: int, shot: Shot) -> LeastSquares:
-        plan, n_data, heavy = self.plan, self.plan.whole.n_data, self._heavy
+        plan, n_data, heavy = self.intervals, self.plan.n_data, self._heavy
+        self.rules.weigh(residual, jacobian)
         objective = self._criterion.assess(residual[:n_data], shot.half_square, None)
         rows, light = residual, 0.5 * float(np.sum(np.square(residual[self._is_light])))
         if objective.slope is not None:
@@ -164,29 +218,38 @@ class MultipleShooting:
                 jacobian[:n_data] *= objective.slope[:, None]
             light = objective.value + shot.penalty
         misfit = rows[heavy.rows] * heavy.factor
+        misfit = np.where(self._is_limit, np.minimum(misfit, 0.0), misfit)
         finite = np.isfinite(heavy.root)
         value = light + 0.5 * float(np.sum(np.square(heavy.root[finite] * misfit[finite])))
-        linear, exact = None, 0.0
+        linear, exact, resolution = None, 0.0, 0.0
         if order:
-            linear = NodesLinear(jacobian, rows, plan.chain, plan.n_theta, heavy)
-            exact = self._rtol * norm(self.weights * self.shooter.states)
+            linear = NodesLinear(jacobian, rows, plan.chain, plan.n_theta, heavy, self.rules.limits)
+            is_measured = heavy.rows[np.isinf(heavy.root) & (heavy.rows < n_data)]
+            exact = math.hypot(
+                self._rtol * norm(self.weights * self.shooter.states), norm(self.rules.weighed(blur, is_measured))
+            )
+            resolution = norm(blur[self._is_light[:n_data]])
         size = math.sqrt(2.0 * light) if objective.slope is None else norm(rows[self._is_light])
         return LeastSquares(
             x, self._generation, value, rows, linear, size, shot.error_ratio,
-            HeavyMisfit(misfit, heavy.root, light, exact), residual, shot.resolution,
+            HeavyMisfit(misfit, heavy.root, light, exact), residual, resolution,
         )  # fmt: skip
 
     def _words_for_failure(self, shot: Shot) -> str:
-        plan = self.plan
+        plan = self.intervals
         refusal = self.shooter.refusal(shot.failed) if shot.status == Status.OUTSIDE_TABLE else ""
-        return words_for_shot(self.compiled, plan.whole.experiment_names, plan.runs[shot.failed], shot, refusal)
+        words = words_for_shot(self.compiled, self.plan.experiment_names, plan.runs[shot.failed], shot, refusal)
+        k = shot.failed - plan.first_task
+        if k < 0 or plan.intervals[k].is_first:
+            return words
+        return f"in the interval from {plan.intervals[k].observation.t0:g}: {words}"
 
     def _words_for_row(self, values: Array, what: str = "") -> str:
         row = int(np.flatnonzero(~np.isfinite(values))[0])
-        for interval, one in zip(self.plan.chain, self.plan.intervals, strict=False):
-            if interval[0] <= row < interval[1]:
+        for interval, one in zip(self.intervals.chain, self.intervals.intervals, strict=False):
+            if interval[FIRST_ROW] <= row < interval[LAST_ROW]:
                 o = one.observation
                 return f"{what}an observable is not a finite number at t = {o.times[o.at[row - interval[0]]]:g}"
-        if row < self.plan.whole.n_data + self.plan.n_handover:
+        if row < self.plan.n_data + self.intervals.n_handover:
             return f"{what}a state is not a finite number where it is handed over to a node"
-        return f"{what}a prior is not a finite number"
+        return f"{what}a prior or rule is not a finite number"

@@ -72,7 +72,8 @@ class Begin(NamedTuple):
     Attributes
     ----------
     state, first
-        Of the steady state or node: values (none: the task begins with its own initial state), and derivatives by its columns.
+        Of the steady state or node: values (none: the task begins with its own initial state), and derivatives by its
+        columns.
     column
         For each column of the task that of the other one, -1: it has none.
     n_states

@@ -1,0 +1,196 @@
+"""First values of node states: interval after interval is integrated, and corrected at each node by what is measured.
+
+At a node the state y that the interval before hands over is moved to one with h(y) = d, where h are the observables
+that are measured there (or interpolated between measurements), by the shortest way in units of the sizes of the states:
+
+    dy = W^2 H' (H W^2 H')^-1 (d - h(y)),      H = dh/dy,
+
+in a few damped Gauss-Newton steps.  A state that is measured itself becomes its datum; of a sum, a logarithm or a
+product the states follow as far as that says; hidden states go on as they are.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from odefit.native.calls import call_observe
+from odefit.native.kernel import kernel
+from odefit.transcribe.argument_value import argument_value
+from odefit.transcribe.multiple import MultipleShooting
+from odefit.transcribe.observation import Observation
+from odefit.transcribe.shot import Shot
+
+Array = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
+
+_MOST_CORRECTIONS = 8
+_HALVINGS = 6
+_CLOSE = 1e-6  # of a datum's size: near enough
+
+
+class StartOfNodes(NamedTuple):
+    """First states of all nodes.
+
+    Attributes
+    ----------
+    states
+        Of all nodes, one behind the other.
+    sizes
+        Typical size of each of them.
+    failed
+        Intervals that could not be integrated, with how they failed.
+    """
+
+    states: Array
+    sizes: Array
+    failed: dict[int, Shot]
+
+
+@kernel
+def observe_some(address, jacobian, row_ptr, col, t, y, p, u, a, wanted, room, nonzeros, values, slopes):
+    """Fill values (m,) and derivatives by the states (m, n) of the observables `wanted` at one time."""
+    call_observe(address, t, y, 0, p, u, a, room, 0)
+    call_observe(jacobian, t, y, 0, p, u, a, nonzeros, 0)
+    for k in range(wanted.size):
+        g = wanted[k]
+        values[k] = room[g]
+        for j in range(y.size):
+            slopes[k, j] = 0.0
+        for e in range(row_ptr[g], row_ptr[g + 1]):
+            j = np.int64(col[e])
+            if j < y.size:
+                slopes[k, j] = nonzeros[e]
+
+
+@kernel
+def fill_arguments(source, number, slots, p, a):
+    """Fill the arguments of one measurement."""
+    for j in range(a.size):
+        a[j] = argument_value(source[j], number[j], slots, p)
+
+
+class _Data:
+    """What is measured in one experiment, as a function of time."""
+
+    def __init__(self, objective: MultipleShooting, o: Observation, theta: Array, last_source: int) -> None:
+        compiled = objective.compiled
+        self._function = compiled.observe(o.experiment)
+        self._p = compiled.parameters(theta, o.experiment).p
+        self._slots = compiled.slot_values(theta)[0]
+        self._u = compiled.new_inputs(o.experiment)
+        time, taken = o.times[o.at], o.source < last_source
+        if o.since.size:
+            taken &= o.since[o.at] < 0
+        self._series = []
+        for g in np.unique(o.observable[taken]):
+            mine = np.flatnonzero(taken & (o.observable == g))
+            distinct, at = np.unique(time[mine], return_inverse=True)
+            value = np.bincount(at, o.value[mine]) / np.bincount(at)
+            self._series.append((int(g), distinct, value, mine))
+        self._o, self._time = o, time
+        self._room = np.empty(self._function.n_out)
+        self._nonzeros = np.empty(self._function.col.size)
+
+    def at(self, t: float) -> tuple[Indices, Array, int]:
+        """Return which observables are known at a time, their values, and a measurement with the like arguments."""
+        known = [
+            (g, np.interp(t, when, value), mine) for g, when, value, mine in self._series if when[0] <= t <= when[-1]
+        ]
+        row = -1
+        if known and self._o.argument_source.shape[1]:
+            mine = known[0][2]
+            row = int(mine[np.argmin(np.abs(self._time[mine] - t))])
+        return np.array([k[0] for k in known], np.int64), np.array([k[1] for k in known]), row
+
+    def observe(self, t: float, y: Array, wanted: Indices, row: int) -> tuple[Array, Array]:
+        """Return the observables at a state, and their derivatives by it."""
+        f, o = self._function, self._o
+        a = np.empty(o.argument_source.shape[1])
+        if row >= 0:
+            fill_arguments(o.argument_source[row], o.argument_number[row], self._slots, self._p, a)
+        values, slopes = np.empty(wanted.size), np.empty((wanted.size, y.size))
+        observe_some(
+            f.value, f.jacobian, f.row_ptr, f.col, t, y, self._p, self._u, a, wanted, self._room, self._nonzeros,
+            values, slopes,
+        )  # fmt: skip
+        return values, slopes
+
+    def corrected(self, t: float, y: Array, sizes: Array) -> Array:
+        """Return the nearest state at which the observables are what is measured at this time."""
+        wanted, data, row = self.at(t)
+        if not wanted.size:
+            return y
+        value, slope = self.observe(t, y, wanted, row)
+        for _ in range(_MOST_CORRECTIONS):
+            missed = data - value
+            if not np.isfinite(value).all() or np.all(
+                np.abs(missed) <= _CLOSE * np.maximum(np.abs(data), np.abs(value))
+            ):
+                return y
+            step = _shortest(slope, missed, sizes)
+            for _ in range(_HALVINGS):
+                other, other_slope = self.observe(t, y + step, wanted, row)
+                if np.isfinite(other).all() and np.sum(np.square(data - other)) < np.sum(np.square(missed)):
+                    break
+                step = 0.5 * step
+            else:
+                return y
+            y, value, slope = y + step, other, other_slope
+        return y
+
+
+def _shortest(slope: Array, missed: Array, sizes: Array) -> Array:
+    """Return the shortest step, in units of the sizes, that removes what is missed."""
+    known = np.abs(slope) * sizes
+    needed = np.where(slope != 0.0, np.abs(missed)[:, None] / np.where(slope != 0.0, np.abs(slope), 1.0), 0.0)
+    sizes = np.where((sizes > 0.0) & (known.max(axis=0) > 0.0), sizes, needed.max(axis=0))
+    scaled = slope * sizes
+    return sizes * np.linalg.lstsq(scaled, missed, rcond=1e-8)[0]
+
+
+def start_of_nodes(objective: MultipleShooting, theta: Array, kind: str, last_source: int) -> StartOfNodes:
+    """Return first states of all nodes.
+
+    Parameters
+    ----------
+    kind
+        See `odefit.problem.problem.NODE_STATES`.
+    last_source
+        Measurements of the problem from this one on are rules, no data.
+    """
+    plan, shooter = objective.intervals, objective.shooter
+    failed: dict[int, Shot] = {}
+    shooter.states[:] = 0.0
+    begun = shooter.begin(theta)
+    states, sizes = np.zeros(plan.n_node_states), np.zeros(plan.n_node_states)
+    data, y, typical = None, np.empty(0), np.empty(0)
+    for k, one in enumerate(plan.intervals):
+        o, row = one.observation, plan.chain[k]
+        if one.is_first:
+            experiment = plan.whole.data.of_experiment[one.whole]
+            data = _Data(objective, experiment, theta, last_source)
+            y = objective.compiled.parameters(theta, o.experiment).y0
+            typical = np.abs(y)
+            first_node = int(plan.chain[k + 1, 3]) if not one.is_last else 0
+        if one.is_last:
+            continue
+        assert data is not None
+        end = begun if begun.failed >= 0 else shooter.end_of(theta, k)
+        if isinstance(end, Shot):
+            failed[k] = end
+            end = y
+        elif kind == "data":
+            end = np.where(np.isfinite(end), end, y)
+        typical = np.maximum(typical, np.abs(end))
+        time = plan.intervals[k + 1].observation.t0
+        source = y if kind == "data" else end
+        y = source if kind == "simulated" else data.corrected(time, source, typical)
+        typical = np.maximum(typical, np.abs(y))
+        at, n = int(plan.chain[k + 1, 3]), int(row[4])
+        states[at : at + n] = shooter.states[at : at + n] = y
+        if plan.intervals[k + 1].is_last:
+            sizes[first_node : at + n] = np.tile(np.where(typical > 0.0, typical, 1.0), (at + n - first_node) // n)
+    return StartOfNodes(states, sizes, failed)
