@@ -25,8 +25,8 @@ def _atol(where: str, value: Any) -> Any:
     return value if value == "auto" else number(where, value)
 
 
-def _nodes(where: str, value: Any) -> Any:
-    """Read a number of nodes, or their times."""
+def _times(where: str, value: Any) -> Any:
+    """Read a number of times, or a list of them."""
     return numbers(where, value) if isinstance(value, list) else whole(where, value)
 
 
@@ -51,8 +51,9 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, _Reader]]] = {
         "horizons": ("horizons", numbers),
         "confidence": ("confidence", number),
         "relaxation": ("relaxation", number),
-        "nodes": ("nodes", _nodes),
+        "nodes": ("nodes", _times),
         "node_states": ("node_states", text),
+        "path_times": ("path_times", _times),
     },
 }
 """Section to key to the setting's own name and how it is read."""

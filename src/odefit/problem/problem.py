@@ -73,6 +73,9 @@ class Settings:
     nodes, node_states
         Multiple shooting: how many nodes an experiment has at most, or the times where they stand (None: at its data);
         and how the states there begin, see `NODE_STATES`.
+    path_times
+        Rules that hold at all times are held at these times, or in so many equal parts of each experiment and at its
+        data.
     """
 
     integrator: str = "auto"
@@ -94,9 +97,11 @@ class Settings:
     relaxation: float = 2.0
     nodes: int | tuple[float, ...] | None = None
     node_states: str = "reset"
+    path_times: int | tuple[float, ...] = 20
 
     def __post_init__(self) -> None:
         self._check_nodes()
+        self._check_path_times()
         object.__setattr__(self, "horizons", tuple(float(time) for time in self.horizons))
         self._check_tolerances()
         for name in ("rtol", "tol", "confidence"):
@@ -135,6 +140,15 @@ class Settings:
             near = suggestion(self.node_states, NODE_STATES)
             raise ProblemError(f"'node_states' is '{self.node_states}'{near} There are: {', '.join(NODE_STATES)}.")
 
+    def _check_path_times(self) -> None:
+        if isinstance(self.path_times, (list, tuple)):
+            times = tuple(float(time) for time in self.path_times)
+            object.__setattr__(self, "path_times", times)
+            if not times or not all(map(math.isfinite, times)):
+                raise ProblemError(f"'path_times' is {list(times)}; it must be a number of parts, or a list of times.")
+        elif self.path_times < 1:
+            raise ProblemError(f"'path_times' is {self.path_times}; there must be at least one part.")
+
     def _check_tolerances(self) -> None:
         if isinstance(self.atol, Mapping):
             object.__setattr__(self, "atol", FrozenMapping(self.atol))
@@ -166,7 +180,8 @@ class Problem:
     measurements
         The data; those of names that experiments set are checked and left out (see `odefit.problem.conditions`).
     constraints
-        Rules: priors on expressions of parameters, ``"log(k2/k1) ~ normal(0, 1)"``.
+        Rules: equalities and inequalities between parameters, states and definitions at times (``"x(t=5) >= 0"``, see
+        `odefit.problem.constraints`), and priors on expressions of parameters (``"log(k2/k1) ~ normal(0, 1)"``).
     derived
         Name to the text of an expression of parameters, reported with its uncertainty.
     units
@@ -273,7 +288,7 @@ class Problem:
 
     @property
     def rules(self) -> tuple[Rule, ...]:
-        """The constraints, read."""
+        """The constraints that are priors, read."""
         return self.structure.rules
 
     def table(self, name: str, experiment: Experiment) -> Table:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from odefit.errors import UnsupportedError
 from odefit.model import Model
 from odefit.model.kept import Kept
 from odefit.model.names import normal_form
+from odefit.problem.constraints import Constraint, constraints_from, is_prior
 from odefit.problem.experiments import Experiment
 from odefit.problem.expressions import Expressions
 from odefit.problem.measurements import Measurements
@@ -74,11 +74,13 @@ class Structure:
 
     @cached_property
     def rules(self) -> tuple[Rule, ...]:
-        """The constraints, read."""
-        for text in self.constraints:
-            if "~" not in text:
-                raise UnsupportedError(f'the constraint "{text}" (only priors with ~ are)')
-        return tuple(Rule.from_text(text) for text in self.constraints)
+        """The constraints that are priors, read."""
+        return tuple(Rule.from_text(text) for text in self.constraints if is_prior(text))
+
+    @cached_property
+    def restrictions(self) -> tuple[Constraint, ...]:
+        """The other constraints, equalities and inequalities, as sides of relations."""
+        return tuple(one for text in self.constraints if not is_prior(text) for one in constraints_from(text))
 
     @cached_property
     def slots(self) -> SlotLayout:
@@ -99,6 +101,7 @@ class Structure:
             texts += [value for value in values if isinstance(value, str)]
         names = {name for table in self.tables.values() for name in table.names}
         names |= {name for one in self.experiments for table in one.tables.values() for name in table.names}
+        texts += [text for text in self.constraints if not is_prior(text)]
         texts += [value for part in (self.lag, self.fraction) for value in part.values() if isinstance(value, str)]
         return names | {normal_form(name) for text in texts for name in _NAME.findall(text)}
 

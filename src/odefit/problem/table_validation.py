@@ -10,6 +10,7 @@ import casadi as ca
 from odefit.errors import ProblemError, UnsupportedError, suggestion
 from odefit.model.names import checked_name
 from odefit.model.table_calls import calls_in
+from odefit.problem.constraints import read_constraints
 from odefit.problem.derived import quantities_of
 
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ def _expressions(problem: Problem) -> Iterator[Any]:
     texts += [noise.expression for noise in problem.noise.values() if noise.expression is not None]
     for text in texts:
         yield problem.expression(text)
+    if problem.structure.restrictions:
+        yield from (one.expression for one in read_constraints(problem).constraints)
     if problem.derived:
         quantities = quantities_of(problem)
         yield from quantities.expressions.values()

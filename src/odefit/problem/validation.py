@@ -13,6 +13,7 @@ from odefit.model import Model
 from odefit.model.events import name_of_held
 from odefit.model.names import initial_name, state_of_initial
 from odefit.problem.arguments import check_arguments, check_cells, check_names
+from odefit.problem.constrained import check_constraints, names_in_constraints
 from odefit.problem.derived import check_quantities, quantities_by_text, quantities_of
 from odefit.problem.event_validation import check_doses, check_events, refuse_tables, texts_of_doses
 from odefit.problem.intervals import check_intervals
@@ -37,7 +38,7 @@ def validate(problem: Problem) -> None:
     _check_overrides(problem)
     check_events(problem)
     check_doses(problem)
-    used = _check_expressions(problem) | check_tables(problem)
+    used = _check_expressions(problem) | check_tables(problem) | names_in_constraints(problem)
     refuse_tables(problem)
     check_arguments(problem, used)
     check_names(problem)
@@ -243,6 +244,8 @@ def check_measurements(problem: Problem) -> None:
     _check_at_rest(problem)
     check_intervals(problem)
     check_quantities(problem)
+    if problem.structure.restrictions:
+        check_constraints(problem)
     _ = problem.structure.slots  # refuses columns that do not
 
 

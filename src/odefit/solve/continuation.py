@@ -19,6 +19,7 @@ from odefit.solve.contract import (
     Failed,
     HeavyMisfit,
     LeastSquares,
+    Names,
     Objective,
     SolverResult,
     TraceRow,
@@ -53,7 +54,7 @@ class Capped:
     def __init__(self, objective: Objective, most: float) -> None:
         self._objective = objective
         self._largest = np.sqrt(most)
-        self.names = objective.names
+        self.names: Names = objective.names
 
     def evaluate(self, x: Array, order: int) -> Evaluation:
         """See `Objective`."""

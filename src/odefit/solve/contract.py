@@ -321,16 +321,21 @@ def magnitude_of(point: Point) -> float:
     return max(abs(point.value), 0.5 * point.size**2)
 
 
+class Names(Protocol):
+    """Names of the unknowns, for messages; they need not exist before they are asked for."""
+
+    def __getitem__(self, i: int, /) -> str:
+        """Return the name of unknown `i`."""
+        ...
+
+
 class Objective(Protocol):
-    """A function, evaluated on frozen grids that are renewed only on request.
+    """A function, evaluated on frozen grids that are renewed only on request."""
 
-    Attributes
-    ----------
-    names
-        Names of the unknowns, for messages.
-    """
-
-    names: tuple[str, ...]
+    @property
+    def names(self) -> Names:
+        """Names of the unknowns, for messages."""
+        ...
 
     def evaluate(self, x: Array, order: int) -> Evaluation:
         """Evaluate on the current grids; `order` 1 adds the linearisation.  Failure is a value."""

@@ -34,8 +34,8 @@ from odefit.native.kernel import kernel
 
 FIRST_ROW, LAST_ROW, HANDOVER, NODE, N_STATES = range(5)
 """Columns of a chain table, a row for each interval: its data rows from the first to behind the last, its first
-handover row (-1: it is the last of its chain), where the states of its node begin among those of all nodes (-1: it begins
-where theta says), and their number."""
+handover row (-1: it is the last of its chain), where the states of its node begin among those of all nodes (-1: it
+begins where theta says), and their number."""
 _NO_PIVOT = 1e-13  # of the largest one: exact rows that say less of a node state are left to later nodes
 
 

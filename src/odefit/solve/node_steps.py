@@ -75,7 +75,10 @@ class NodeSteps:
 
     @property
     def _right(self) -> Array:
-        return -self._linear.residual
+        """What the rows lack; limits lack what they are below zero."""
+        right = -self._linear.residual
+        right[self._linear.limits] = np.maximum(right[self._linear.limits], 0.0)
+        return right
 
     def _solve(self, right: Array, mu: float, tau: float = 1.0, *, light: bool = True) -> _Solved:
         """Return the scaled step for this damping, gaps closed by the part `tau`."""
@@ -98,7 +101,7 @@ class NodeSteps:
         n_bounds = int(self._bounded.sum())
         held = np.zeros(q, dtype=bool)
         if not (border.exact_right.size or n_bounds or k):
-            theta = np.linalg.solve(border.R, border.b)
+            theta = np.asarray(np.linalg.solve(border.R, border.b), np.float64)
             return theta, held, float(border.b @ border.b)
         eye = np.vstack([np.eye(q, q + k), -np.eye(q, q + k)])[self._bounded]
         below = np.concatenate([self._low, -self._high])[self._bounded]
@@ -108,7 +111,7 @@ class NodeSteps:
             rows = np.vstack([eye, np.eye(k, q + k, q)])
             # a limit that is violated is met as far as gaps are closed
             value = self._linear.residual[self._linear.limits]
-            least = np.append(below, np.where(value < 0.0, (1.0 - tau) * value, 0.0) / size)
+            least = np.append(below, np.where(value < 0.0, (1.0 - tau) * value, -value) / size)
         theta, active = np.zeros(q + k), np.zeros(rows.shape[0], dtype=bool)
         multiplier, pressure = np.zeros(border.exact_right.size), np.zeros(rows.shape[0])
         status, _ = solve_program(
@@ -132,7 +135,7 @@ class NodeSteps:
         least = least.copy()
         if n_limits:
             value = self._linear.residual[self._linear.limits]
-            least[-n_limits:] = np.minimum(value, 0.0) / self._nodes.scale[self._linear.q : self._linear.q + n_limits]
+            least[-n_limits:] = -np.abs(value) / self._nodes.scale[self._linear.q : self._linear.q + n_limits]
         theta, active = np.zeros(right.size), np.zeros(rows.shape[0], dtype=bool)
         nothing = np.empty((0, right.size))
         solve_program(
@@ -222,7 +225,7 @@ class NodeSteps:
         curvature = 2.0 * (linear.residual + moved - trial.residual)
         curvature[linear.limits] = 0.0
         border = self._nodes.border(curvature, max(self._mu, self._smallest**2), self.held[: linear.q])
-        theta = np.linalg.lstsq(border.R, border.b, rcond=None)[0]
+        theta = np.asarray(np.linalg.lstsq(border.R, border.b, rcond=None)[0], np.float64)
         if border.exact_right.size:
             exact, right = border.exact, border.exact_right
             base = np.linalg.lstsq(exact, right, rcond=None)[0]
@@ -231,6 +234,6 @@ class NodeSteps:
             theta = base
             if free.shape[1]:
                 theta = base + free @ np.linalg.lstsq(border.R @ free, border.b - border.R @ base, rcond=None)[0]
-        z = self._nodes.expand(theta)
+        z = self._nodes.expand(np.asarray(theta, np.float64))
         v = step.v + 0.5 * self._scale * z
         return self._arrive(v), float(np.linalg.norm(z))

@@ -190,12 +190,21 @@ class NodesLinear:
         This is the Jacobian of the problem without nodes, at a point without gaps.  `sizes` are typical ones of all
         unknowns.
         """
-        nodes = Elimination(self, sizes, exact=self._handovers)
-        nodes.border(np.zeros(self.residual.size), 1.0, np.zeros(self.q, dtype=bool), light=False)
+        nodes = self._following(np.zeros(self.residual.size), sizes)
         out = np.empty((self.residual.size, self.q))
         for j, unit in enumerate(np.eye(self.q)):
             out[:, j] = self.all_times(nodes.expand(unit) * sizes) / sizes[j]
         return out
+
+    def closing(self, sizes: Array) -> Array:
+        """Return what all rows change by, (N,), when node states alone close the gaps."""
+        return self.all_times(self._following(-self.residual, sizes).expand(np.zeros(self.q)) * sizes)
+
+    def _following(self, right: Array, sizes: Array) -> Elimination:
+        """Return the elimination in which node states follow from the shared unknowns."""
+        nodes = Elimination(self, sizes, exact=self._handovers)
+        nodes.border(right, 1.0, np.zeros(self.q, dtype=bool), light=False)
+        return nodes
 
     @property
     def _handovers(self) -> Indices:
@@ -220,7 +229,8 @@ class NodesLinear:
 class Elimination:
     """Eliminates the nodes of one linear model for different dampings and right-hand sides.
 
-    A limit g >= 0 becomes a shared unknown of its own, its value g + dg, so that the condensed problem has bounds only.
+    A limit g >= 0 becomes a shared unknown of its own, by how much it changes (from zero, where it is violated), so
+    that the condensed problem has bounds only.
     With `exact` these rows alone count.
     """
 

@@ -40,6 +40,7 @@ from odefit.solve import Failed, LinearModel, Point, SolverResult, SolverStatus
 from odefit.statistics.matrices import squared_rows
 from odefit.strategy.uncertainty import Uncertainty
 from odefit.transcribe import SingleShooting
+from odefit.transcribe.extended import Placed
 
 Array = npt.NDArray[np.float64]
 
@@ -78,10 +79,13 @@ class DerivativeCheck(NamedTuple):
     shift: Array | None = None
 
 
-def checked_derivatives(problem: Problem, uncertainty: Uncertainty, methods: Collection[str]) -> DerivativeCheck:
+def checked_derivatives(
+    problem: Problem, uncertainty: Uncertainty, methods: Collection[str], placed: Placed | None = None
+) -> DerivativeCheck:
     """Compare the linearisation of a solution with those at tighter tolerances.
 
-    One method that integrated all experiments does so again, and no other one has to be compiled.
+    One method that integrated all experiments does so again, and no other one has to be compiled.  `placed` says where
+    nodes stand and which rules hold, if the solution has any.
     """
     if len(set(methods)) == 1:
         problem = problem.with_settings(integrator=next(iter(methods)))
@@ -94,7 +98,7 @@ def checked_derivatives(problem: Problem, uncertainty: Uncertainty, methods: Col
         next_rtol = tighter(rtol, k)
         if next_rtol >= at:
             break
-        point = _point_at(problem, uncertainty.solution.x, next_rtol)
+        point = _point_at(problem, uncertainty.solution.x, next_rtol, placed)
         if isinstance(point, Failed):
             return _account(first, best, at, shift, settled=False)._replace(failure=point.failure)
         new = _with_linearisation(uncertainty, point)
@@ -113,9 +117,12 @@ def _integrates(uncertainty: Uncertainty) -> bool:
     return any(compiled.structure.n_directions[o.experiment] for o in uncertainty.plan.data.of_experiment)
 
 
-def _point_at(problem: Problem, x: Array, rtol: float) -> Point | Failed:
+def _point_at(problem: Problem, x: Array, rtol: float, placed: Placed | None) -> Point | Failed:
     """Return the point with its linearisation on steps chosen at this tolerance."""
     stop = StopFlag()
+    if placed is not None:
+        with raise_on_interrupt(stop):
+            return placed.point(tightened(problem, rtol), x, stop)
     objective = SingleShooting(tightened(problem, rtol), stop)
     with raise_on_interrupt(stop):
         objective.refresh(x)

@@ -45,10 +45,10 @@ from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.solve import Failed, Solver, SolverResult, SolverStatus, TraceRow, idle_unknowns
 from odefit.strategy.result import Attempt, FitResult
-from odefit.strategy.single import Search
+from odefit.strategy.single import Objective, Search
 from odefit.strategy.uncertainty import Uncertainty
-from odefit.transcribe import SingleShooting
-from odefit.transcribe.observation import Observations, observations, until
+from odefit.transcribe.observation import Observations, observations
+from odefit.transcribe.ruled import RuledShooting
 
 Array = npt.NDArray[np.float64]
 Callback = Callable[[TraceRow], None]
@@ -188,7 +188,7 @@ class _Incremental:
         while True:
             horizon = waiting[-1]
             is_last = len(waiting) == 1
-            objective = whole if is_last else self.search.objective(until(self.data, horizon))
+            objective = whole if is_last else self.search.objective(horizon)
             solution, relaxations = self.fit_within(objective, x, bounds, user, is_last)
             self.log(objective, solution, horizon, relaxations)
             if solution.status == SolverStatus.FAILED and solution.iterations == 0 and inserted < _MOST_HORIZONS:
@@ -221,10 +221,12 @@ class _Incremental:
             self.method,
             self.search.solver.name,
             attempts=tuple(self.attempts),
+            rules=self.search.rules,
+            placed=self.search.placed,
         )
 
     def fit_within(
-        self, objective: SingleShooting, x: Array, bounds: tuple[Array, Array], user: tuple[Array, Array], is_last: bool
+        self, objective: Objective, x: Array, bounds: tuple[Array, Array], user: tuple[Array, Array], is_last: bool
     ) -> tuple[SolverResult, int]:
         """Fit on one horizon; bounds of our own that turn out active are relaxed and the fit goes on."""
         tol = 0.0 if self.confined or is_last else _COARSE
@@ -235,6 +237,9 @@ class _Incremental:
             self.refreshes += solution.refreshes
             if solution.status in (SolverStatus.FAILED, SolverStatus.INTERRUPTED):
                 return solution, relaxations
+            if solution.status == SolverStatus.INFEASIBLE and bounds is not user:  # our own may exclude what must hold
+                x, bounds, relaxations = solution.x, user, relaxations + 1
+                continue
             wider = relaxed(solution.x, bounds, user, self.problem.settings.relaxation)
             if wider is None:
                 return solution, relaxations
@@ -252,7 +257,7 @@ class _Incremental:
             differs |= bool(inner.size)
         return tuple(ends) if differs else None
 
-    def on_all_data(self, whole: SingleShooting, solution: SolverResult, horizon: Horizon) -> SolverResult:
+    def on_all_data(self, whole: Objective, solution: SolverResult, horizon: Horizon) -> SolverResult:
         """Return the account of a fit that ended before its last horizon, at the point that it reached."""
         whole.refresh(solution.x)
         evaluation = whole.evaluate(solution.x, 1)
@@ -265,7 +270,7 @@ class _Incremental:
         )
         return dataclasses.replace(solution, evaluation=evaluation, message=message)
 
-    def no_worse_than_the_start(self, whole: SingleShooting, solution: SolverResult, last: Horizon) -> SolverResult:
+    def no_worse_than_the_start(self, whole: Objective, solution: SolverResult, last: Horizon) -> SolverResult:
         """Return `solution`, or a fit of all data from the start if that point is better already."""
         start = whole.compiled.theta_start
         whole.refresh(start)
@@ -273,6 +278,8 @@ class _Incremental:
         self.evaluations += 1
         reached = solution.value if math.isfinite(solution.value) else math.inf
         if isinstance(at_start, Failed) or not at_start.value < reached:
+            return solution
+        if isinstance(whole, RuledShooting) and not whole.obeys(start):
             return solution
         direct = self.search.minimise(whole, start)
         self.integrators = whole.methods
@@ -283,7 +290,7 @@ class _Incremental:
 
     def log(
         self,
-        objective: SingleShooting,
+        objective: Objective,
         solution: SolverResult,
         horizon: Horizon,
         relaxations: int,
@@ -311,7 +318,7 @@ class _Incremental:
 
 
 def confidence_bounds(
-    search: Search, objective: SingleShooting, solution: SolverResult, user: tuple[Array, Array]
+    search: Search, objective: Objective, solution: SolverResult, user: tuple[Array, Array]
 ) -> tuple[Array, Array]:
     """Return the confidence interval of each unknown within the user's bounds, (9)."""
     problem = search.problem
@@ -345,7 +352,7 @@ def relaxed(
     )
 
 
-def _standard_errors(objective: SingleShooting, solution: SolverResult) -> Array:
+def _standard_errors(objective: Objective, solution: SolverResult) -> Array:
     """Return linearised standard errors on the solver's scale, NaN where there are none."""
     if solution.linear is None:
         return np.full(solution.x.size, np.nan)

@@ -1,8 +1,8 @@
 """Multiple shooting: the states at nodes are unknowns, and the gaps between intervals are closed on the way.
 
 H. G. Bock's method, as J. Kallrath (2002), section 2, describes it.  However poor the start values of the parameters
-are, the intervals begin where the data are, so trajectories stay near them; and a solution that grows by 1e17 over the whole
-time grows by a small factor in an interval.
+are, the intervals begin where the data are, so trajectories stay near them; and a solution that grows by 1e17 over the
+whole time grows by a small factor in an interval.
 
 The states that intervals hand over are rows of infinite weight.  They are reached by raising that weight in steps
 (see `odefit.solve.continuation`): with a small one the states follow the data, and the parameters are those that
@@ -20,20 +20,17 @@ import numpy.typing as npt
 from odefit.errors import FitError
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
-from odefit.solve import (
-    Scaling,
-    Solver,
-    TraceRow,
-    solve_weighted,
-)
+from odefit.solve import Scaling, Solver, TraceRow
 from odefit.strategy.attempt import Attempt
 from odefit.strategy.result import FitResult
 from odefit.strategy.single import Search, termination_of
+from odefit.strategy.words_for_rules import with_words
+from odefit.transcribe.extended import ended, extended_objective, level_of
 from odefit.transcribe.interval_plan import IntervalPlan
 from odefit.transcribe.intervals import Nodes
 from odefit.transcribe.multiple import MultipleShooting
 from odefit.transcribe.node_states import StartOfNodes, start_of_nodes
-from odefit.transcribe.without_nodes import without_nodes
+from odefit.transcribe.plan import plan_of
 
 Array = npt.NDArray[np.float64]
 
@@ -69,51 +66,46 @@ class _Multiple:
     def _begun(self) -> tuple[MultipleShooting, StartOfNodes]:
         """Return the objective, with nodes where every interval can be integrated, and the first states."""
         settings, nodes = self.problem.settings, self.nodes
-        for inserted in range(_MOST_INSERTED):
-            plan = IntervalPlan(self.problem, nodes)
-            objective = MultipleShooting(self.problem, plan, self.search.stop)
+        inserted = 0
+        while True:
+            objective = extended_objective(self.problem, nodes, self.search.stop)
             if not objective.compiled.n_theta:
                 raise FitError("there is nothing to fit: no parameter is free; set fixed = false for at least one.")
             begin = start_of_nodes(
                 objective, objective.compiled.theta_start, settings.node_states, self.problem.measurements.value.size
             )
-            more = _between(plan, begin)
-            if not more or inserted + 1 == _MOST_INSERTED:
-                break
-            nodes = tuple(sorted({*more, *(float(t) for times in plan.node_times for t in times)}))
-        return objective, begin
+            more = _between(objective.intervals, begin)
+            inserted += 1
+            if not more or inserted == _MOST_INSERTED:
+                self.nodes = nodes
+                return objective, begin
+            nodes = tuple(sorted({*more, *(float(t) for times in objective.intervals.node_times for t in times)}))
 
     def run(self) -> FitResult:
         """Minimise."""
         objective, begin, search = self.objective, self.begin, self.search
         compiled, n = objective.compiled, begin.states.size
         x = np.concatenate([compiled.theta_start, begin.states])
-        level = objective.plan.data.norm / math.sqrt(max(1, objective.plan.n_fitted)) or 1.0
-        objective.weights[:] = level / begin.sizes
+        objective.weights[:] = level_of(objective) / begin.sizes
         sizes = begin.sizes * math.sqrt(max(1, n))
         unbounded = np.full(n, np.inf)
+        bounds = np.append(compiled.theta_lower, -unbounded), np.append(compiled.theta_upper, unbounded)
         scaling = Scaling(x, np.append(compiled.logarithmic, np.zeros(n, dtype=bool)), sizes)
-        solution = solve_weighted(
-            objective, x, np.append(compiled.theta_lower, -unbounded), np.append(compiled.theta_upper, unbounded),
-            scaling=scaling,
-            step=search.solver.step,
-            globalisation=search.solver.globalisation,
-            weights=search.solver.weights,
-            termination=termination_of(objective.plan, self.problem.settings),
-            freeze=search.freeze,
-            callback=search.callback,
+        objective.settle(x, scaling, level_of(objective))
+        plan = plan_of(self.problem)
+        solution = search.solve(objective, x, bounds, scaling, termination_of(plan, self.problem.settings))
+        end = ended(objective, solution, plan, self.nodes, scaling.of(solution.x), bounds)
+        final = with_words(end, objective)
+        attempt = Attempt("multiple", final.status, plan.in_units(final.value), final.iterations, n_data=plan.n_fitted)
+        return FitResult(
+            self.problem, final, objective.methods, "multiple", search.solver.name, (attempt,),
+            rules=end.rules, placed=end.placed,
         )  # fmt: skip
-        final = without_nodes(objective, solution, self.problem, scaling.of(solution.x))
-        attempt = Attempt(
-            "multiple", final.status, objective.plan.in_units(final.value), final.iterations,
-            n_data=objective.plan.n_fitted,
-        )  # fmt: skip
-        return FitResult(self.problem, final, objective.methods, "multiple", search.solver.name, (attempt,))
 
 
 def _between(plan: IntervalPlan, begin: StartOfNodes) -> list[float]:
     """Return where nodes are needed: half the way to where an interval could not be integrated any more."""
-    times = []
+    times: list[float] = []
     for k, shot in begin.failed.items():
         o = plan.intervals[k].observation
         length = float(plan.whole.data.of_experiment[plan.intervals[k].whole].times[-1]) - o.t0

@@ -35,6 +35,8 @@ from odefit.strategy.start_values import StartValues
 from odefit.strategy.times import prediction_times
 from odefit.strategy.uncertainty import Uncertainty
 from odefit.transcribe import Plan, SingleShooting, plan_of
+from odefit.transcribe.active_rules import RuleReport
+from odefit.transcribe.extended import Placed
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -75,6 +77,10 @@ class FitResult:
         What the data told of the start values, if they were asked.
     multistart
         All fits, if this is the best one of several.
+    rules
+        What became of the rules of the problem, priors excepted: one entry for each place where one holds.
+    placed
+        Nodes with their states, and rules that hold, from which the linearisation is computed again; None without.
     """
 
     problem: Problem
@@ -85,6 +91,8 @@ class FitResult:
     attempts: tuple[Attempt, ...] = ()
     start_values: StartValues | None = None
     multistart: Multistart | None = None
+    rules: tuple[RuleReport, ...] = ()
+    placed: Placed | None = None
 
     def __post_init__(self) -> None:
         if not self.attempts:
@@ -181,12 +189,13 @@ class FitResult:
         """Whether the derivatives that standard errors are made of hold at tighter tolerances; else better ones."""
         if self.solution.linear is None:
             return DerivativeCheck(self.solution, self.problem.settings.rtol)
-        return checked_derivatives(self.problem, Uncertainty(self.plan, self.solution), self.integrators.values())
+        uncertainty = Uncertainty(self.plan, self.solution)
+        return checked_derivatives(self.problem, uncertainty, self.integrators.values(), self.placed)
 
     @cached_property
     def second_order(self) -> SecondOrder | None:
         """What the curvature of the objective says of the end of a fit that crept; None for other ends."""
-        if self.solution.linear is None or self.status is not SolverStatus.SLOW:
+        if self.solution.linear is None or self.status is not SolverStatus.SLOW or self.placed is not None:
             return None
         with np.errstate(all="ignore"):
             check = self.derivatives

@@ -19,17 +19,23 @@ from odefit.solve import (
     Scaling,
     Solver,
     SolverResult,
+    SolverStatus,
     Termination,
     TraceRow,
     heavy_of,
     solve_weighted,
     solve_with_comeback,
 )
+from odefit.solve import Objective as SolverObjective
 from odefit.strategy.attempt import Attempt
 from odefit.strategy.result import FitResult
+from odefit.strategy.words_for_rules import added, with_words
 from odefit.transcribe import SingleShooting
-from odefit.transcribe.observation import ROUNDING, Observations
+from odefit.transcribe.active_rules import RuleReport
+from odefit.transcribe.extended import NO_NODES, Ended, Placed, ended, level_of
+from odefit.transcribe.observation import ROUNDING, observations, until
 from odefit.transcribe.plan import Plan
+from odefit.transcribe.ruled import RuledShooting
 
 Array = npt.NDArray[np.float64]
 
@@ -53,11 +59,26 @@ def fit_single(
     attempt = Attempt(
         "single", solution.status, objective.plan.in_units(solution.value), solution.iterations, n_data=n_data
     )
-    return FitResult(problem, solution, objective.methods, "single", solver.name, (attempt,))
+    return FitResult(
+        problem,
+        solution,
+        objective.methods,
+        "single",
+        solver.name,
+        (attempt,),
+        rules=search.rules,
+        placed=search.placed,
+    )
 
 
 class Search:
-    """How a strategy minimises: a problem, a solver, and who listens."""
+    """How a strategy minimises: a problem, a solver, and who listens.
+
+    Attributes
+    ----------
+    ended
+        What the last minimisation came to, if there are rules.
+    """
 
     def __init__(
         self,
@@ -71,25 +92,40 @@ class Search:
         self.stop = stop
         self.callback = callback
         self.freeze = solver.freeze or _policy(problem.settings.freeze)
+        self.ended: Ended | None = None
 
-    def objective(self, data: Observations | None = None) -> SingleShooting:
-        """Return the objective of the problem, or of a part of its data."""
-        objective = SingleShooting(self.problem, self.stop, readapt=isinstance(self.freeze, Readapt), data=data)
+    @property
+    def rules(self) -> tuple[RuleReport, ...]:
+        """What became of the rules in the last minimisation."""
+        return () if self.ended is None else self.ended.rules
+
+    @property
+    def placed(self) -> Placed | None:
+        """Where nodes stand, and which rules hold, at the end of the last minimisation."""
+        return None if self.ended is None else self.ended.placed
+
+    def objective(self, horizon: tuple[float, ...] | None = None) -> Objective:
+        """Return the objective of the problem, or of its data up to a horizon for each experiment."""
+        if self.problem.structure.restrictions:
+            objective = RuledShooting(self.problem, self.stop, horizon)
+        else:
+            data = None if horizon is None else until(observations(self.problem), horizon)
+            objective = SingleShooting(self.problem, self.stop, readapt=isinstance(self.freeze, Readapt), data=data)
         if not objective.compiled.n_theta:
             raise FitError("there is nothing to fit: no parameter is free; set fixed = false for at least one.")
         return objective
 
-    def scaling(self, objective: SingleShooting, start: Array) -> Scaling:
+    def scaling(self, objective: Objective, start: Array) -> Scaling:
         """Return the typical sizes of the unknowns of a search from `start`."""
         return Scaling(start, objective.compiled.logarithmic)
 
-    def rates(self, objective: SingleShooting) -> Array:
+    def rates(self, objective: Objective) -> Array:
         """Return what makes natural logarithms of the unknowns; 0 where they are none."""
         return np.array([_RATES[scale] for scale in objective.compiled.theta_scales])
 
     def minimise(
         self,
-        objective: SingleShooting,
+        objective: Objective,
         start: Array | None = None,
         bounds: tuple[Array, Array] | None = None,
         *,
@@ -105,21 +141,54 @@ class Search:
         lower, upper = (compiled.theta_lower, compiled.theta_upper) if bounds is None else bounds
         termination = termination_of(objective.plan, self.problem.settings, tol)
 
+        if isinstance(objective, RuledShooting):
+            return self._minimise_with_rules(objective, x, (lower, upper), termination)
+
         def minimise(x: Array) -> SolverResult:
-            return solve_weighted(
-                objective, x, lower, upper,
-                scaling=self.scaling(objective, x),
-                step=self.solver.step,
-                globalisation=self.solver.globalisation,
-                weights=self.solver.weights,
-                termination=termination,
-                freeze=self.freeze,
-                callback=self.callback,
-            )  # fmt: skip
+            return self.solve(objective, x, (lower, upper), self.scaling(objective, x), termination)
 
         if not returning:
             return minimise(x)
         return solve_with_comeback(minimise, objective, x, (lower, upper), self.rates(objective), termination)
+
+    def solve(
+        self,
+        objective: SolverObjective,
+        x: Array,
+        bounds: tuple[Array, Array],
+        scaling: Scaling,
+        termination: Termination,
+        weights: tuple[float, ...] | None = None,
+    ) -> SolverResult:
+        """Minimise once, raising the weights of heavy rows in steps (None: those of the solver)."""
+        return solve_weighted(
+            objective, x, *bounds,
+            scaling=scaling,
+            step=self.solver.step,
+            globalisation=self.solver.globalisation,
+            weights=self.solver.weights if weights is None else weights,
+            termination=termination,
+            freeze=self.freeze,
+            callback=self.callback,
+        )  # fmt: skip
+
+    def _minimise_with_rules(
+        self, objective: RuledShooting, x: Array, bounds: tuple[Array, Array], termination: Termination
+    ) -> SolverResult:
+        """Minimise while rules hold; where they do not let the search in, they are imposed in steps."""
+        extended, scaling = objective.extended, self.scaling(objective, x)
+        extended.settle(x, scaling, level_of(extended))
+        at_once = () if not objective.plan.data.heavy.size else None
+        solution = self.solve(extended, x, bounds, scaling, termination, at_once)
+        if at_once is not None and solution.status in (SolverStatus.INFEASIBLE, SolverStatus.STALLED):
+            other = self.solve(extended, x, bounds, scaling, termination)
+            solution = added(solution, other)
+        self.ended = ended(extended, solution, objective.plan, NO_NODES, scaling.of(solution.x), bounds)
+        return with_words(self.ended, extended)
+
+
+Objective = SingleShooting | RuledShooting
+"""What single and incremental shooting minimise."""
 
 
 def termination_of(plan: Plan, settings: Settings, tol: float = 0.0) -> Termination:

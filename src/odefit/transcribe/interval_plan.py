@@ -193,14 +193,14 @@ class IntervalPlan:
                 )
                 FITTING.set(row, Task, "sink", sink)
 
-    @cached_property
+    @property
     def first_count(self) -> Indices:
         """Where, among the numbers that steps are counted with, those of each task begin, and where the last end."""
         sizes = [len(Counters._fields)] * self.first_task
         sizes += [len(Counters._fields) + one.observation.ends.size for one in self.intervals]
         return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
-    @cached_property
+    @property
     def in_pieces(self) -> dict[int, int]:
         """The tasks whose pieces depend on conditions in time, each with a guess how many there are."""
         result = {}

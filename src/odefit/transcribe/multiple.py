@@ -13,19 +13,20 @@ inequalities are limits.  Without nodes this is single shooting with rules.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 import numpy.typing as npt
 
+from odefit.criteria import Quadratic
+from odefit.errors import OdefitError
 from odefit.integrate import Status, StepGrid
 from odefit.integrate.task import SINK
 from odefit.native.kernel_calls import kernel_address
 from odefit.native.norm import norm
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
-from odefit.solve import Evaluation, Failed, HeavyMisfit, LeastSquares
+from odefit.solve import Evaluation, Failed, HeavyMisfit, LeastSquares, Scaling
 from odefit.solve.node_elimination import FIRST_ROW, HANDOVER, LAST_ROW, N_STATES, NODE
 from odefit.solve.nodes import HeavyRows, NodesLinear
 from odefit.transcribe.interval_plan import IntervalPlan
@@ -83,7 +84,7 @@ class IntervalShooter(Shooter):
         return np.empty(plan.n_rows), np.empty(0), np.empty((0, plan.width))
 
 
-class _Names(Sequence[str]):
+class _Names:
     """Names of the unknowns; those of node states are made when they are asked for."""
 
     def __init__(self, plan: IntervalPlan) -> None:
@@ -92,9 +93,7 @@ class _Names(Sequence[str]):
     def __len__(self) -> int:
         return len(self._theta) + self._plan.n_node_states
 
-    def __getitem__(self, i):
-        if isinstance(i, slice):
-            return tuple(self[k] for k in range(*i.indices(len(self))))
+    def __getitem__(self, i: int) -> str:
         if i < len(self._theta):
             return self._theta[i]
         plan, i = self._plan, i - len(self._theta)
@@ -128,7 +127,7 @@ class MultipleShooting:
         self, problem: Problem, intervals: IntervalPlan, stop: StopFlag | None = None, rules: RuleRows = NO_RULES
     ) -> None:
         self.intervals, self.plan, self.compiled = intervals, intervals.whole, intervals.compiled
-        self.names: Sequence[str] = _Names(intervals)
+        self.names = _Names(intervals)
         self.rules = rules
         self.shooter = IntervalShooter(intervals, problem, stop)
         self.latest = np.empty(0)
@@ -138,11 +137,10 @@ class MultipleShooting:
         self._fresh_at = b""
         data = intervals.whole.data
         hand = data.n_data + np.arange(intervals.n_handover)
-        rows = np.concatenate([hand, rules.penalties, data.heavy])
-        infinite = hand.size + rules.penalties.size
-        root = np.concatenate([np.full(infinite, np.inf), data.heavy_root])
+        rows = np.concatenate([hand, data.heavy])
+        root = np.concatenate([np.full(hand.size, np.inf), data.heavy_root])
         order = np.argsort(-root, kind="stable")
-        factor = np.concatenate([np.ones(infinite), data.heavy_factor])
+        factor = np.concatenate([np.ones(hand.size), data.heavy_factor])
         self._heavy = HeavyRows(rows[order], factor[order], root[order])
         self._is_limit = np.isin(self._heavy.rows, rules.limits)
         self._is_light = np.ones(intervals.n_rows, dtype=bool)
@@ -150,8 +148,8 @@ class MultipleShooting:
 
     @property
     def n_data(self) -> int:
-        """Number of measured values, rules that are measurements included."""
-        return self.plan.n_data
+        """Number of measured values; rules are none."""
+        return self.plan.n_data - self.rules.rows.size
 
     @property
     def weights(self) -> Array:
@@ -170,6 +168,18 @@ class MultipleShooting:
         for one, grid in zip(self.intervals.intervals, self.grids or (), strict=False):
             found.setdefault(names[one.observation.experiment], grid.method)
         return found
+
+    def settle(self, x: Array, scaling: Scaling, level: float) -> None:
+        """Choose what the rows of rules are multiplied by, from what they depend on at `x`; see `RuleRows`."""
+        if not self.rules.rows.size:
+            return
+        self.refresh(x)
+        point = self.evaluate(x, 1)
+        if isinstance(point, LeastSquares) and isinstance(point.linear, NodesLinear):
+            scaling = scaling.begin()
+            scaling.learn(point)
+            self.rules.settle(point.linear, scaling.of(x), level)
+        self._fresh = None
 
     def refresh(self, x: Array) -> int:
         """Adapt all grids to `x`."""
@@ -191,7 +201,7 @@ class MultipleShooting:
             return Failed(x, self._generation, "the last adaptation of the step grids failed")
         theta = np.ascontiguousarray(x[: plan.n_theta])
         shooter.states[:] = x[plan.n_theta :]
-        late = self.rules.too_late(theta)
+        late = self.rules.too_late(theta, plan)
         if late:
             return Failed(x, self._generation, late)
         residual, blur = np.empty(plan.n_rows), np.empty(n_data if order else 0)
@@ -210,6 +220,8 @@ class MultipleShooting:
         plan, n_data, heavy = self.intervals, self.plan.n_data, self._heavy
         self.rules.weigh(residual, jacobian)
         objective = self._criterion.assess(residual[:n_data], shot.half_square, None)
+        if isinstance(objective, Quadratic):
+            raise OdefitError("a criterion of all data together has no rows for nodes and rules.")
         rows, light = residual, 0.5 * float(np.sum(np.square(residual[self._is_light])))
         if objective.slope is not None:
             rows = residual.copy()
@@ -226,7 +238,9 @@ class MultipleShooting:
             linear = NodesLinear(jacobian, rows, plan.chain, plan.n_theta, heavy, self.rules.limits)
             is_measured = heavy.rows[np.isinf(heavy.root) & (heavy.rows < n_data)]
             exact = math.hypot(
-                self._rtol * norm(self.weights * self.shooter.states), norm(self.rules.weighed(blur, is_measured))
+                self._rtol * norm(self.weights * self.shooter.states),
+                norm(self.rules.weighed(blur, is_measured)),
+                self.rules.rounding,
             )
             resolution = norm(blur[self._is_light[:n_data]])
         size = math.sqrt(2.0 * light) if objective.slope is None else norm(rows[self._is_light])

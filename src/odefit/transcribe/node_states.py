@@ -166,7 +166,7 @@ def start_of_nodes(objective: MultipleShooting, theta: Array, kind: str, last_so
     shooter.states[:] = 0.0
     begun = shooter.begin(theta)
     states, sizes = np.zeros(plan.n_node_states), np.zeros(plan.n_node_states)
-    data, y, typical = None, np.empty(0), np.empty(0)
+    data, y, typical, first_node = None, np.empty(0), np.empty(0), 0
     for k, one in enumerate(plan.intervals):
         o, row = one.observation, plan.chain[k]
         if one.is_first:

@@ -13,8 +13,8 @@ from odefit.integrate.steady_state import Equilibrium, keep_end
 from odefit.integrate.task import SINK, Task
 from odefit.native.kernel_calls import kernel_address
 from odefit.native.records import Words
-from odefit.transcribe.plan import Plan
 from odefit.transcribe.record import FITTING, Begin
+from odefit.transcribe.task_table import TaskTable
 
 
 @cache
@@ -25,7 +25,7 @@ def _keeper_of_ends() -> int:
 class Rests:
     """The steady states of the tasks of one table, which has their addresses: it must live as long as that is used."""
 
-    def __init__(self, plan: Plan, table: Words) -> None:
+    def __init__(self, plan: TaskTable, table: Words) -> None:
         self._kept: list[npt.NDArray[Any]] = []
         compiled, structure = plan.compiled, plan.compiled.structure
         places = {}

@@ -29,11 +29,11 @@ from odefit.native.threads import allowed_threads, thread_pool
 from odefit.problem import Problem
 from odefit.transcribe.evaluation import evaluate_tasks, settle_tasks
 from odefit.transcribe.observation import Observation
-from odefit.transcribe.plan import Plan
 from odefit.transcribe.record import FITTING
 from odefit.transcribe.rests import Rests
 from odefit.transcribe.rows import write_rows
 from odefit.transcribe.shot import Shot
+from odefit.transcribe.task_table import TaskTable
 
 Array = npt.NDArray[np.float64]
 _NEVER = StopFlag()
@@ -63,7 +63,7 @@ class Shooter:
         Whether there are step grids: not before the first adaptation, nor after one that failed.
     """
 
-    def __init__(self, plan: Plan, problem: Problem, stop: StopFlag | None) -> None:
+    def __init__(self, plan: TaskTable, problem: Problem, stop: StopFlag | None) -> None:
         settings = problem.settings
         self.adapted = False
         self._plan = plan

@@ -12,81 +12,83 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from odefit.problem import Problem
-from odefit.solve import Failed, HeavyMisfit, LeastSquares, SolverResult
+from odefit.solve import HeavyMisfit, LeastSquares, SolverResult
 from odefit.solve.dense import DenseLinear
 from odefit.solve.nodes import NodesLinear
+from odefit.transcribe.active_rules import in_shared
 from odefit.transcribe.multiple import MultipleShooting
-from odefit.transcribe.plan import Plan, plan_of
+from odefit.transcribe.plan import Plan
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 
 def without_nodes(
-    objective: MultipleShooting, solution: SolverResult, problem: Problem, sizes: Array, active: Indices | None = None
+    objective: MultipleShooting, solution: SolverResult, plan: Plan, sizes: Array, active: Indices
 ) -> SolverResult:
     """Return the solution in theta alone.
 
     Parameters
     ----------
-    problem
-        The problem that was asked for: without nodes, and without the rows of rules.
+    plan
+        That of the problem that was asked for: without nodes, and without the rows of rules.
     sizes
         Typical ones of all unknowns.
     active
         Rows of rules that hold as equations; the linearisation has them as rows of infinite weight.
     """
     q, n = objective.intervals.n_theta, solution.x.size
-    x, point = solution.x[:q].copy(), solution.evaluation
-    if isinstance(point, Failed):
-        evaluation = point._replace(x=x)
-    else:
-        evaluation = _point(
-            objective, point, x, plan_of(problem), sizes, np.empty(0, np.int64) if active is None else active
-        )
+    point = solution.evaluation
+    evaluation = (
+        point_without_nodes(objective, point, plan, sizes, active)
+        if isinstance(point, LeastSquares)
+        else point._replace(x=solution.x[:q].copy())
+    )
     return dataclasses.replace(
-        solution, x=x, evaluation=evaluation, active=solution.active[:q], rank=max(0, solution.rank - (n - q))
+        solution,
+        x=solution.x[:q].copy(),
+        evaluation=evaluation,
+        active=solution.active[:q],
+        rank=max(0, solution.rank - (n - q)),
     )
 
 
 def own_rows(objective: MultipleShooting, plan: Plan) -> Indices:
     """Return the rows that the original problem has: its data, and its priors."""
     data = objective.plan.data
-    n_own = sum(o.source.size for o in plan.data.of_experiment)
     known = np.concatenate([o.source for o in plan.data.of_experiment])
-    source = np.concatenate([o.source for o in data.of_experiment])
-    rows = np.flatnonzero(np.isin(source, known))
-    assert rows.size == n_own
+    rows = np.flatnonzero(np.isin(np.concatenate([o.source for o in data.of_experiment]), known))
     first = data.n_data + objective.intervals.n_handover
-    n_priors = plan.n_residuals - plan.n_data
-    return np.concatenate([rows, np.arange(first, first + n_priors)])
+    return np.concatenate([rows, np.arange(first, first + plan.n_residuals - plan.n_data)])
 
 
-def _point(
-    objective: MultipleShooting, point: LeastSquares, x: Array, plan: Plan, sizes: Array, active: Indices
+def point_without_nodes(
+    objective: MultipleShooting, point: LeastSquares, plan: Plan, sizes: Array, active: Indices
 ) -> LeastSquares:
+    """Return a point in theta alone, gaps closed to first order if it has a linearisation; see `without_nodes`."""
     rows, data = own_rows(objective, plan), plan.data
-    residual, differences = point.residual[rows], point.differences[rows]
-    misfit = residual[data.heavy] * data.heavy_factor
-    light = 0.5 * float(np.sum(np.square(np.delete(residual, data.heavy))))
-    if point.heavy is not None and not data.heavy.size:
-        light = point.heavy.light
-    finite = np.isfinite(data.heavy_root)
-    value = light + 0.5 * float(np.sum(np.square(data.heavy_root[finite] * misfit[finite])))
-    linear = None
+    residual, differences, linear = point.residual[rows], point.differences[rows], None
     if isinstance(point.linear, NodesLinear):
-        whole = point.linear.in_shared(sizes)
-        jacobian, all_rows = np.vstack([whole[rows], whole[active]]), np.append(residual, np.zeros(active.size))
+        whole = in_shared(point.linear, point.residual, sizes)
+        differences = differences + (whole.residual[rows] - residual)
+        residual = whole.residual[rows]
+        jacobian = np.vstack([whole.jacobian[rows], whole.jacobian[active]])
+        all_rows = np.append(residual, np.zeros(active.size))
         heavy = np.concatenate([residual.size + np.arange(active.size), data.heavy])
         factor = np.append(np.ones(active.size), data.heavy_factor)
         root = np.append(np.full(active.size, np.inf), data.heavy_root)
         order = np.argsort(-root, kind="stable")
         linear = DenseLinear(jacobian, all_rows, heavy[order], factor[order], root[order])
-    heavy_misfit = None
-    if data.heavy.size:
-        heavy_misfit = HeavyMisfit(misfit, data.heavy_root, light, 0.0)
+    misfit = residual[data.heavy] * data.heavy_factor
+    light = point.value if point.heavy is None else point.heavy.light
+    finite = np.isfinite(data.heavy_root)
+    value = light + 0.5 * float(np.sum(np.square(data.heavy_root[finite] * misfit[finite])))
     return point._replace(
-        x=x, value=value, residual=residual, linear=linear, size=math.sqrt(2.0 * light), heavy=heavy_misfit,
+        x=point.x[: objective.intervals.n_theta].copy(),
+        value=value,
+        residual=residual,
+        linear=linear,
+        size=math.sqrt(2.0 * light),
+        heavy=HeavyMisfit(misfit, data.heavy_root, light, 0.0) if data.heavy.size else None,
         differences=differences,
-    )  # fmt: skip
+    )
