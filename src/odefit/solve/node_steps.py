@@ -122,7 +122,7 @@ class NodeSteps:
         if n_bounds:
             which = np.flatnonzero(self._bounded) % q
             held[which[active[:n_bounds]]] = True
-        return theta, held, self._tangential(border, rows[active])
+        return theta, held, self._removed(border, rows[active], theta)
 
     def _softened(self, border: Border, rows: Array, least: Array) -> tuple[Array, Flags]:
         """Solve with exact rows as heavy ones, where no step can meet all of them; no limit gets worse than it is."""
@@ -144,19 +144,23 @@ class NodeSteps:
         )  # fmt: skip
         return theta, active
 
-    def _tangential(self, border: Border, active: Array) -> float:
-        """Return the square of what the free part of theta removes, beside what exact rows and limits demand."""
+    def _removed(self, border: Border, active: Array, theta: Array) -> float:
+        """Return the square of what the step removes beside what exact rows demand.
+
+        Where these hold that is all that it removes, on the way to bounds and limits too.
+        """
         exact = np.vstack([border.exact, active])
         if not exact.shape[0]:
             return float(border.b @ border.b)
-        base = np.linalg.lstsq(exact, np.append(border.exact_right, np.zeros(active.shape[0])), rcond=None)[0]
-        _, size, vt = np.linalg.svd(exact)
-        rank = int(np.sum(size > 1e-12 * size[0])) if size.size else 0
-        free = border.R @ vt[rank:].T
+        base = np.zeros(theta.size)
+        if border.exact_right.size:
+            base = np.linalg.lstsq(border.exact, border.exact_right, rcond=None)[0]
         left = border.b - border.R @ base
-        basis, _ = np.linalg.qr(free) if free.shape[1] else (np.empty((left.size, 0)), None)
-        inside = basis.T @ left
-        return float(inside @ inside)
+        _, size, vt = np.linalg.svd(exact)
+        free = border.R @ vt[int(np.sum(size > 1e-12 * size[0])) :].T
+        inside = np.linalg.qr(free)[0].T @ left if free.shape[1] else np.empty(0)
+        missed = border.b - border.R @ theta
+        return max(float(inside @ inside), float(left @ left) - float(missed @ missed))
 
     def _within(self, right: Array, radius: float) -> tuple[_Solved, float, float]:
         """Return the step of at most this length, its length and mu."""
