@@ -4,8 +4,9 @@ For each damping mu the nodes are eliminated (`odefit.solve.node_elimination`), 
 
     min ||R z - b||^2,   E z = e,   lower <= z <= upper,   limits >= 0,
 
-is solved by a real active set (`odefit.solve.quadratic_program`).  Lengths are those of the scaled unknowns, mu is
-found by a secant iteration on 1/||z(mu)||.
+is solved by a real active set (`odefit.solve.quadratic_program`).  Lengths are those of the scaled unknowns.  As mu
+grows, z(mu) becomes the shortest step z_0 that closes the gaps, and what it has beyond is orthogonal to z_0 and falls
+as 1/mu.  So mu is found by a secant iteration on (||z(mu)||^2 - ||z_0||^2)^(-1/2).
 
 Where states must be handed over exactly, the shortest step that closes all gaps may be longer than the trust region.
 Then it closes a part of each: the right-hand sides of exact rows are multiplied by tau < 1, so that closing the gaps
@@ -34,6 +35,7 @@ Array = npt.NDArray[np.float64]
 _RADIUS_TOLERANCE = 0.1  # a step may be so much longer than the trust region
 _FOR_GAPS = 0.8  # of the radius, that exact rows may take
 _MOST_DAMPINGS = 30
+_SECANTS = 5  # in a row; then the interval is halved
 _SOFT = 1e4  # weight of exact rows that contradict each other, relative to the others
 
 
@@ -45,6 +47,11 @@ class _Solved(NamedTuple):
     decrement: float
     rank: int
     condition: float
+
+
+def _inverse_beyond(length: float, floor: float) -> float:
+    """Return the inverse of what a step of this length has beyond the shortest one."""
+    return 1.0 / max(math.sqrt(max(length - floor, 0.0) * (length + floor)), 1e-8 * length, 1e-300)
 
 
 class NodeSteps:
@@ -169,18 +176,28 @@ class NodeSteps:
                 self._shortest = float(np.linalg.norm(self._solve(right, 1.0, light=False).z))
             if self._shortest > _FOR_GAPS * radius:
                 self._tau = _FOR_GAPS * radius / self._shortest
-        low, low_value, target = 0.0, 1.0 / length, 1.0 / radius
+                solved = self._solve(right, 0.0, self._tau)
+                length = float(np.linalg.norm(solved.z))
+                if length <= (1.0 + _RADIUS_TOLERANCE) * radius:
+                    return solved, length, self._smallest**2
+        floor = 0.0 if self._shortest is None else self._tau * self._shortest
+        low, high = 0.0, math.inf
+        low_value, target = _inverse_beyond(length, floor), _inverse_beyond(radius, floor)
         mu = max(self._mu, (solved.decrement / radius) ** 2 * 1e-2, self._smallest**2)
-        for _ in range(_MOST_DAMPINGS):
+        for k in range(_MOST_DAMPINGS):
             solved = self._solve(right, mu, self._tau)
             length = float(np.linalg.norm(solved.z))
             if abs(length - radius) <= _RADIUS_TOLERANCE * radius:
                 break
-            value = 1.0 / max(length, 1e-300)
+            value = _inverse_beyond(length, floor)
             guess = low + (target - low_value) * (mu - low) / max(value - low_value, 1e-300)
-            if value < target:
+            if length > radius:
                 low, low_value = mu, value
+            else:
+                high = mu
             mu = min(max(guess, 1.1 * low, 1e-3 * mu), 100.0 * mu)
+            if not low < mu < high or k % _SECANTS == _SECANTS - 1:
+                mu = math.sqrt(max(low, 1e-6 * high) * high) if math.isfinite(high) else 10.0 * low
         return solved, length, mu
 
     def step(self, radius: float, filter: int = DAMPED) -> StepInfo:
