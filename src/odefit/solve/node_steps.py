@@ -11,6 +11,10 @@ as 1/mu.  So mu is found by a secant iteration on (||z(mu)||^2 - ||z_0||^2)^(-1/
 Where states must be handed over exactly, the shortest step that closes all gaps may be longer than the trust region.
 Then it closes a part of each: the right-hand sides of exact rows are multiplied by tau < 1, so that closing the gaps
 takes at most four fifths of the radius.
+
+What the linear model could remove is measured from z_0, not from where theta stays and the states follow the gaps:
+where solutions grow, the rounding of gaps is as large as the data there.  As the full step is the minimum of all that
+close the gaps, ||A z_0 - b||^2 - ||A z - b||^2 = ||A (z - z_0)||^2 with the rows A of finite weight.
 """
 
 from __future__ import annotations
@@ -44,7 +48,6 @@ class _Solved(NamedTuple):
 
     z: Array
     held: Flags
-    decrement: float
     rank: int
     condition: float
 
@@ -71,7 +74,7 @@ class NodeSteps:
         largest = float(np.max(linear.column_norms() * self._scale, initial=0.0))
         self._smallest = RANK_TOLERANCE * largest if largest > 0.0 else RANK_TOLERANCE
         self._full: _Solved | None = None
-        self._shortest: float | None = None
+        self._decrement, self._floor = 0.0, 0.0
         self._mu, self._tau = 0.0, 1.0
         self._has_exact = bool(np.isinf(self._nodes.weight).any())
         q = linear.q
@@ -91,22 +94,22 @@ class NodeSteps:
             right = np.where(np.isinf(self._nodes.weight), tau * right, right)
             right[self._linear.limits] = self._right[self._linear.limits]  # a limit is no gap
         border = self._nodes.border(right, damping, np.zeros(self._linear.q, dtype=bool), light=light)
-        theta, held, tangential = self._condensed(border, tau)
+        theta, held = self._condensed(border, tau)
         z = self._nodes.expand(theta)
         head = np.abs(np.diag(border.R))[: self._linear.q]
         negligible, most = 2.0 * math.sqrt(damping), float(np.max(head, initial=0.0))
         rank = int(np.sum(head > negligible)) + self._linear.n - self._linear.q
         condition = float(np.min(head)) / most if most > 0.0 else 1.0
-        return _Solved(z, held, math.sqrt(border.removed + tangential), rank, condition)
+        return _Solved(z, held, rank, condition)
 
-    def _condensed(self, border: Border, tau: float) -> tuple[Array, Flags, float]:
-        """Solve the condensed problem; return theta, which bounds hold, and the square of what it removes."""
+    def _condensed(self, border: Border, tau: float) -> tuple[Array, Flags]:
+        """Solve the condensed problem; return theta, and which bounds hold."""
         q, k = self._linear.q, self._linear.limits.size
         n_bounds = int(self._bounded.sum())
         held = np.zeros(q, dtype=bool)
         if not (border.exact_right.size or n_bounds or k):
             theta = np.linalg.solve(border.R, border.b)
-            return theta, held, float(border.b @ border.b)
+            return theta, held
         eye = np.vstack([np.eye(q, q + k), -np.eye(q, q + k)])[self._bounded]
         below = np.concatenate([self._low, -self._high])[self._bounded]
         rows, least = eye, below
@@ -126,7 +129,7 @@ class NodeSteps:
         if n_bounds:
             which = np.flatnonzero(self._bounded) % q
             held[which[active[:n_bounds]]] = True
-        return theta, held, self._tangential(border, rows[active])
+        return theta, held
 
     def _softened(self, border: Border, rows: Array, least: Array) -> tuple[Array, Flags]:
         """Solve with exact rows as heavy ones, where no step can meet all of them; no limit gets worse than it is."""
@@ -148,42 +151,37 @@ class NodeSteps:
         )  # fmt: skip
         return theta, active
 
-    def _tangential(self, border: Border, active: Array) -> float:
-        """Return the square of what the free part of theta removes, beside what exact rows and limits demand."""
-        exact = np.vstack([border.exact, active])
-        if not exact.shape[0]:
-            return float(border.b @ border.b)
-        base = np.linalg.lstsq(exact, np.append(border.exact_right, np.zeros(active.shape[0])), rcond=None)[0]
-        _, size, vt = np.linalg.svd(exact)
-        rank = int(np.sum(size > 1e-12 * size[0])) if size.size else 0
-        free = border.R @ vt[rank:].T
-        left = border.b - border.R @ base
-        basis, _ = np.linalg.qr(free) if free.shape[1] else (np.empty((left.size, 0)), None)
-        inside = basis.T @ left
-        return float(inside @ inside)
+    def _full_step(self, right: Array) -> _Solved:
+        """Return the full step; what it removes, and the length of the shortest one, are found with it."""
+        if self._full is None:
+            self._full = self._solve(right, 0.0)
+            beyond = self._full.z
+            if self._has_exact:
+                shortest = self._solve(right, 1.0, light=False)
+                self._floor = float(np.linalg.norm(shortest.z))
+                beyond = beyond - shortest.z
+            finite = self._linear.weights()
+            finite[np.isinf(finite)] = 0.0
+            self._decrement = float(np.linalg.norm(finite * self._linear.all_times(self._scale * beyond)))
+        return self._full
 
     def _within(self, right: Array, radius: float) -> tuple[_Solved, float, float]:
         """Return the step of at most this length, its length and mu."""
-        if self._full is None:
-            self._full = self._solve(right, 0.0)
-        solved = self._full
+        solved = self._full_step(right)
         length = float(np.linalg.norm(solved.z))
         self._tau = 1.0
         if length <= radius:
             return solved, length, 0.0
-        if self._has_exact:
-            if self._shortest is None:
-                self._shortest = float(np.linalg.norm(self._solve(right, 1.0, light=False).z))
-            if self._shortest > _FOR_GAPS * radius:
-                self._tau = _FOR_GAPS * radius / self._shortest
-                solved = self._solve(right, 0.0, self._tau)
-                length = float(np.linalg.norm(solved.z))
-                if length <= (1.0 + _RADIUS_TOLERANCE) * radius:
-                    return solved, length, self._smallest**2
-        floor = 0.0 if self._shortest is None else self._tau * self._shortest
+        if self._has_exact and self._floor > _FOR_GAPS * radius:
+            self._tau = _FOR_GAPS * radius / self._floor
+            solved = self._solve(right, 0.0, self._tau)
+            length = float(np.linalg.norm(solved.z))
+            if length <= (1.0 + _RADIUS_TOLERANCE) * radius:
+                return solved, length, self._smallest**2
+        floor = self._tau * self._floor
         low, high = 0.0, math.inf
         low_value, target = _inverse_beyond(length, floor), _inverse_beyond(radius, floor)
-        mu = max(self._mu, (solved.decrement / radius) ** 2 * 1e-2, self._smallest**2)
+        mu = max(self._mu, (self._decrement / radius) ** 2 * 1e-2, self._smallest**2)
         for k in range(_MOST_DAMPINGS):
             solved = self._solve(right, mu, self._tau)
             length = float(np.linalg.norm(solved.z))
@@ -212,7 +210,7 @@ class NodeSteps:
         v = self._scale * solved.z
         settled = full.rank + int(np.count_nonzero(self.held))
         return StepInfo(
-            self._arrive(v), v, full.rank, mu, length, full.decrement, self._promised(v), full.condition, settled
+            self._arrive(v), v, full.rank, mu, length, self._decrement, self._promised(v), full.condition, settled
         )
 
     def _promised(self, v: Array) -> float:
