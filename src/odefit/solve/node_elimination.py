@@ -10,8 +10,9 @@ unknowns are z = dx/scale; rows of an interval are
 Node after node is eliminated, from the first to the last.  What earlier nodes say about z_j and theta is *carried*:
 rows that must hold exactly, C z_j + D z_theta = d, and rows of least squares, A z_j + B z_theta ~ a.  At node j
 
-1. the exact rows, carried ones and the handover, are factored by Householder reflections with column pivoting,
-   Q' [C 0 D; G -I H] P = [R E_1 D_1; 0 E_2 D_2]: the upper ones give z_j, the lower ones are carried to the next node;
+1. the exact rows (of length one), carried ones and the handover, are factored by Householder reflections with column
+   pivoting, Q' [C 0 D; G -I H] P = [R E_1 D_1; 0 E_2 D_2]: the upper ones give z_j, the lower ones are carried to the
+   next node;
 2. z_j is substituted in the rows of least squares;
 3. what is left of z_j there (nothing if R has full rank) is eliminated by reflections of those rows, and the others are
    reduced to a triangle, which is carried.
@@ -37,6 +38,7 @@ FIRST_ROW, LAST_ROW, HANDOVER, NODE, N_STATES = range(5)
 handover row (-1: it is the last of its chain), where the states of its node begin among those of all nodes (-1: it
 begins where theta says), and their number."""
 _NO_PIVOT = 1e-13  # of the largest one: exact rows that say less of a node state are left to later nodes
+_ROUNDING = 1e-14  # of rows of length one: what elimination leaves of one that follows from others
 
 
 @kernel(inline=True)
@@ -90,7 +92,7 @@ def _triangle(a, m, first, last, width):
 
 @kernel(inline=True)
 def _factor_exact(a, m, n, width, pivot):
-    """Factor the first `n` columns of exact rows with column pivoting; return their rank."""
+    """Factor the first `n` columns of exact rows, at most of length one, with column pivoting; return their rank."""
     for j in range(n):
         pivot[j] = j
     rank, largest = 0, 0.0
@@ -103,7 +105,7 @@ def _factor_exact(a, m, n, width, pivot):
             if norm > best_norm:
                 best, best_norm = j, norm
         largest = max(largest, best_norm)
-        if not best_norm > _NO_PIVOT * largest:
+        if not best_norm > max(_NO_PIVOT * largest, _ROUNDING):
             break
         if best != k:
             pivot[k], pivot[best] = pivot[best], pivot[k]
@@ -158,16 +160,51 @@ def _put_row(target, at, rows, i, right, factor, sizes, offsets, scale, width):
 
 
 @kernel(inline=True)
-def _gather(rows, right, weight, chain, i, n_next, next_node, scale, q, exact, n_exact, light, n_light, n):
+def _normalise(exact, at, width):
+    """Give an exact row the length one: its unit must not decide whether it says something."""
+    total = 0.0
+    for j in range(width - 1):
+        total = math.hypot(total, exact[at, j])
+    if total > 0.0 and math.isfinite(total):
+        for j in range(width):
+            exact[at, j] /= total
+
+
+@kernel(inline=True)
+def _without_rounding(exact, first, m, n, width):
+    """Drop exact rows from `first` on that are mere rounding behind column `n`; return how many are left in all.
+
+    They would be divided by their size some day, and their noise would become a condition.
+    """
+    kept = first
+    for i in range(first, m):
+        largest = 0.0
+        for j in range(n, width - 1):
+            largest = max(largest, abs(exact[i, j]))
+        if largest <= _ROUNDING:
+            continue
+        if kept != i:
+            for j in range(width):
+                exact[kept, j] = exact[i, j]
+        kept += 1
+    return kept
+
+
+@kernel(inline=True)
+def _gather(problem, i, sizes, next_node, exact, n_exact, light, n_light):
     """Add the rows of interval `i` to those that are carried; return how many there are of each kind.
 
-    Handover rows have an entry -1 in the unknown of the next node that they are about.
+    `sizes` are n of its node, n of the next, q.  Handover rows have an entry -1 in the unknown of the next node that
+    they are about.
     """
-    first, width, node = rows.shape[1] - q, n + n_next + q + 1, chain[i, NODE]
-    offsets, sizes = (node, first), (n, n_next, q)
+    rows, right, weight, chain, scale = problem
+    n, n_next, q = sizes
+    first, width = rows.shape[1] - q, n + n_next + q + 1
+    offsets = (chain[i, NODE], first)
     for r in range(chain[i, FIRST_ROW], chain[i, LAST_ROW]):
         if weight[r] == np.inf:
             _put_row(exact, n_exact, rows, r, right, 1.0, sizes, offsets, scale, width)
+            _normalise(exact, n_exact, width)
             n_exact += 1
         elif weight[r] > 0.0:
             _put_row(light, n_light, rows, r, right, weight[r], sizes, offsets, scale, width)
@@ -177,12 +214,46 @@ def _gather(rows, right, weight, chain, i, n_next, next_node, scale, q, exact, n
         if weight[r] == np.inf:
             _put_row(exact, n_exact, rows, r, right, 1.0, sizes, offsets, scale, width)
             exact[n_exact, n + k] = -rows[r, first - 1] * scale[q + next_node + k]
+            _normalise(exact, n_exact, width)
             n_exact += 1
         else:
             _put_row(light, n_light, rows, r, right, weight[r], sizes, offsets, scale, width)
             light[n_light, n + k] = -weight[r] * rows[r, first - 1] * scale[q + next_node + k]
             n_light += 1
     return n_exact, n_light
+
+
+@kernel(inline=True)
+def _hold(a, m, first, fixed):
+    """Remove the unknowns that stay from rows whose entries of theta begin in column `first`."""
+    for j in range(fixed.size):
+        if fixed[j]:
+            for i in range(m):
+                a[i, first + j] = 0.0
+
+
+@kernel(inline=True)
+def _damp(a, m, n, width, root):
+    """Add damping rows of the first `n` unknowns; return how many rows there are then."""
+    for j in range(n):
+        for k in range(width):
+            a[m, k] = 0.0
+        a[m, j] = root
+        m += 1
+    return m
+
+
+@kernel(inline=True)
+def _keep(back, pivots, exact, light, rank, n, width, pivot):
+    """Write down the rows that give the states of a node; return the square of what these remove."""
+    removed = 0.0
+    for k in range(n):
+        pivots[k] = pivot[k]
+        for j in range(width):
+            back[k, j] = exact[k, j] if k < rank else light[k - rank, j]
+        if k >= rank:
+            removed += light[k - rank, width - 1] ** 2
+    return removed
 
 
 @kernel(inline=True)
@@ -250,6 +321,7 @@ def eliminate(rows, right, weight, chain, scale, damping, fixed, back, pivots, r
     exact_next, light_next = np.zeros((room, width_most)), np.zeros((room, width_most))
     work, pivot, root = np.empty(n_most), np.empty(n_most, np.int64), math.sqrt(damping)
     n_border, n_exact_border, removed, n_exact, n_light = 0, 0, 0.0, 0, 0
+    problem = (rows, right, weight, chain, scale)
     for i in range(chain.shape[0]):
         node, n_states = chain[i, NODE], chain[i, N_STATES]
         n = n_states if node >= 0 else 0
@@ -261,33 +333,17 @@ def eliminate(rows, right, weight, chain, scale, damping, fixed, back, pivots, r
         else:
             _make_room(exact, n_exact, n, n_next, q)
             _make_room(light, n_light, n, n_next, q)
-        n_exact, n_light = _gather(
-            rows, right, weight, chain, i, n_next, next_node, scale, q, exact, n_exact, light, n_light, n
-        )
-        for j in range(q):
-            if fixed[j]:
-                for k in range(n_exact):
-                    exact[k, n + n_next + j] = 0.0
-                for k in range(n_light):
-                    light[k, n + n_next + j] = 0.0
-        for j in range(n):
-            for k in range(width):
-                light[n_light, k] = 0.0
-            light[n_light, j] = root
-            n_light += 1
+        n_exact, n_light = _gather(problem, i, (n, n_next, q), next_node, exact, n_exact, light, n_light)
+        _hold(exact, n_exact, n + n_next, fixed)
+        _hold(light, n_light, n + n_next, fixed)
+        n_light = _damp(light, n_light, n, width, root)
         rank = _factor_exact(exact, n_exact, n, width, pivot)
+        n_exact = _without_rounding(exact, rank, n_exact, n, width)
         if n > 0:
             _permute(light, n_light, n, pivot, work)
             _substitute(exact, rank, light, n_light, width)
             _triangle(light, n_light, rank, n, width)
-            for k in range(n):
-                pivots[i, k] = pivot[k]
-                source = exact if k < rank else light
-                row = k if k < rank else k - rank
-                if k >= rank:
-                    removed += light[row, width - 1] ** 2
-                for j in range(width):
-                    back[i, k, j] = source[row, j]
+            removed += _keep(back[i], pivots[i], exact, light, rank, n, width, pivot)
             ranks[i] = rank
         used = n - rank
         if n_next > 0:

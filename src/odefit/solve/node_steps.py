@@ -4,12 +4,17 @@ For each damping mu the nodes are eliminated (`odefit.solve.node_elimination`), 
 
     min ||R z - b||^2,   E z = e,   lower <= z <= upper,   limits >= 0,
 
-is solved by a real active set (`odefit.solve.quadratic_program`).  Lengths are those of the scaled unknowns, mu is
-found by a secant iteration on 1/||z(mu)||.
+is solved by a real active set (`odefit.solve.quadratic_program`).  Lengths are those of the scaled unknowns.  As mu
+grows, z(mu) becomes the shortest step z_0 that closes the gaps, and what it has beyond is orthogonal to z_0 and falls
+as 1/mu.  So mu is found by a secant iteration on (||z(mu)||^2 - ||z_0||^2)^(-1/2).
 
 Where states must be handed over exactly, the shortest step that closes all gaps may be longer than the trust region.
 Then it closes a part of each: the right-hand sides of exact rows are multiplied by tau < 1, so that closing the gaps
 takes at most four fifths of the radius.
+
+What the linear model could remove is measured from z_0, not from where theta stays and the states follow the gaps:
+where solutions grow, the rounding of gaps is as large as the data there.  As the full step is the minimum of all that
+close the gaps, ||A z_0 - b||^2 - ||A z - b||^2 = ||A (z - z_0)||^2 with the rows A of finite weight.
 """
 
 from __future__ import annotations
@@ -34,6 +39,7 @@ Array = npt.NDArray[np.float64]
 _RADIUS_TOLERANCE = 0.1  # a step may be so much longer than the trust region
 _FOR_GAPS = 0.8  # of the radius, that exact rows may take
 _MOST_DAMPINGS = 30
+_SECANTS = 5  # in a row; then the interval is halved
 _SOFT = 1e4  # weight of exact rows that contradict each other, relative to the others
 
 
@@ -42,9 +48,13 @@ class _Solved(NamedTuple):
 
     z: Array
     held: Flags
-    decrement: float
     rank: int
     condition: float
+
+
+def _inverse_beyond(length: float, floor: float) -> float:
+    """Return the inverse of what a step of this length has beyond the shortest one."""
+    return 1.0 / max(math.sqrt(max(length - floor, 0.0) * (length + floor)), 1e-8 * length, 1e-300)
 
 
 class NodeSteps:
@@ -64,7 +74,7 @@ class NodeSteps:
         largest = float(np.max(linear.column_norms() * self._scale, initial=0.0))
         self._smallest = RANK_TOLERANCE * largest if largest > 0.0 else RANK_TOLERANCE
         self._full: _Solved | None = None
-        self._shortest: float | None = None
+        self._decrement, self._floor = 0.0, 0.0
         self._mu, self._tau = 0.0, 1.0
         self._has_exact = bool(np.isinf(self._nodes.weight).any())
         q = linear.q
@@ -87,22 +97,21 @@ class NodeSteps:
             right = np.where(np.isinf(self._nodes.weight), tau * right, right)
             right[self._linear.limits] = self._right[self._linear.limits]  # a limit is no gap
         border = self._nodes.border(right, damping, np.zeros(self._linear.q, dtype=bool), light=light)
-        theta, held, tangential = self._condensed(border, tau)
+        theta, held = self._condensed(border, tau)
         z = self._nodes.expand(theta)
         head = np.abs(np.diag(border.R))[: self._linear.q]
         negligible, most = 2.0 * math.sqrt(damping), float(np.max(head, initial=0.0))
         rank = int(np.sum(head > negligible)) + self._linear.n - self._linear.q
         condition = float(np.min(head)) / most if most > 0.0 else 1.0
-        return _Solved(z, held, math.sqrt(border.removed + tangential), rank, condition)
+        return _Solved(z, held, rank, condition)
 
-    def _condensed(self, border: Border, tau: float) -> tuple[Array, Flags, float]:
-        """Solve the condensed problem; return theta, which bounds hold, and the square of what it removes."""
+    def _condensed(self, border: Border, tau: float) -> tuple[Array, Flags]:
+        """Solve the condensed problem; return theta, and which bounds hold."""
         q, k = self._linear.q, self._linear.limits.size
         n_bounds = int(self._bounded.sum())
         held = np.zeros(q, dtype=bool)
         if not (border.exact_right.size or n_bounds or k):
-            theta = np.asarray(np.linalg.solve(border.R, border.b), np.float64)
-            return theta, held, float(border.b @ border.b)
+            return np.asarray(np.linalg.solve(border.R, border.b), np.float64), held
         eye = np.vstack([np.eye(q, q + k), -np.eye(q, q + k)])[self._bounded]
         below = np.concatenate([self._low, -self._high])[self._bounded]
         rows, least = eye, below
@@ -122,7 +131,7 @@ class NodeSteps:
         if n_bounds:
             which = np.flatnonzero(self._bounded) % q
             held[which[active[:n_bounds]]] = True
-        return theta, held, self._removed(border, rows[active], theta)
+        return theta, held
 
     def _softened(self, border: Border, rows: Array, least: Array) -> tuple[Array, Flags]:
         """Solve with exact rows as heavy ones, where no step can meet all of them; no limit gets worse than it is."""
@@ -144,50 +153,51 @@ class NodeSteps:
         )  # fmt: skip
         return theta, active
 
-    def _removed(self, border: Border, active: Array, theta: Array) -> float:
-        """Return the square of what the step removes beside what exact rows demand.
-
-        Where these hold that is all that it removes, on the way to bounds and limits too.
-        """
-        exact = np.vstack([border.exact, active])
-        if not exact.shape[0]:
-            return float(border.b @ border.b)
-        base = np.zeros(theta.size)
-        if border.exact_right.size:
-            base = np.linalg.lstsq(border.exact, border.exact_right, rcond=None)[0]
-        left = border.b - border.R @ base
-        _, size, vt = np.linalg.svd(exact)
-        free = border.R @ vt[int(np.sum(size > 1e-12 * size[0])) :].T
-        inside = np.linalg.qr(free)[0].T @ left if free.shape[1] else np.empty(0)
-        missed = border.b - border.R @ theta
-        return max(float(inside @ inside), float(left @ left) - float(missed @ missed))
+    def _full_step(self, right: Array) -> _Solved:
+        """Return the full step; what it removes, and the length of the shortest one, are found with it."""
+        if self._full is None:
+            self._full = self._solve(right, 0.0)
+            beyond = self._full.z
+            if self._has_exact:
+                shortest = self._solve(right, 1.0, light=False)
+                self._floor = float(np.linalg.norm(shortest.z))
+                beyond = beyond - shortest.z
+            finite = self._linear.weights()
+            finite[np.isinf(finite)] = 0.0
+            self._decrement = float(np.linalg.norm(finite * self._linear.all_times(self._scale * beyond)))
+        return self._full
 
     def _within(self, right: Array, radius: float) -> tuple[_Solved, float, float]:
         """Return the step of at most this length, its length and mu."""
-        if self._full is None:
-            self._full = self._solve(right, 0.0)
-        solved = self._full
+        solved = self._full_step(right)
         length = float(np.linalg.norm(solved.z))
         self._tau = 1.0
         if length <= radius:
             return solved, length, 0.0
-        if self._has_exact:
-            if self._shortest is None:
-                self._shortest = float(np.linalg.norm(self._solve(right, 1.0, light=False).z))
-            if self._shortest > _FOR_GAPS * radius:
-                self._tau = _FOR_GAPS * radius / self._shortest
-        low, low_value, target = 0.0, 1.0 / length, 1.0 / radius
-        mu = max(self._mu, (solved.decrement / radius) ** 2 * 1e-2, self._smallest**2)
-        for _ in range(_MOST_DAMPINGS):
+        if self._has_exact and self._floor > _FOR_GAPS * radius:
+            self._tau = _FOR_GAPS * radius / self._floor
+            solved = self._solve(right, 0.0, self._tau)
+            length = float(np.linalg.norm(solved.z))
+            if length <= (1.0 + _RADIUS_TOLERANCE) * radius:
+                return solved, length, self._smallest**2
+        floor = self._tau * self._floor
+        low, high = 0.0, math.inf
+        low_value, target = _inverse_beyond(length, floor), _inverse_beyond(radius, floor)
+        mu = max(self._mu, (self._decrement / radius) ** 2 * 1e-2, self._smallest**2)
+        for k in range(_MOST_DAMPINGS):
             solved = self._solve(right, mu, self._tau)
             length = float(np.linalg.norm(solved.z))
             if abs(length - radius) <= _RADIUS_TOLERANCE * radius:
                 break
-            value = 1.0 / max(length, 1e-300)
+            value = _inverse_beyond(length, floor)
             guess = low + (target - low_value) * (mu - low) / max(value - low_value, 1e-300)
-            if value < target:
+            if length > radius:
                 low, low_value = mu, value
+            else:
+                high = mu
             mu = min(max(guess, 1.1 * low, 1e-3 * mu), 100.0 * mu)
+            if not low < mu < high or k % _SECANTS == _SECANTS - 1:
+                mu = math.sqrt(max(low, 1e-6 * high) * high) if math.isfinite(high) else 10.0 * low
         return solved, length, mu
 
     def step(self, radius: float, filter: int = DAMPED) -> StepInfo:
@@ -202,7 +212,7 @@ class NodeSteps:
         v = self._scale * solved.z
         settled = full.rank + int(np.count_nonzero(self.held))
         return StepInfo(
-            self._arrive(v), v, full.rank, mu, length, full.decrement, self._promised(v), full.condition, settled
+            self._arrive(v), v, full.rank, mu, length, self._decrement, self._promised(v), full.condition, settled
         )
 
     def _promised(self, v: Array) -> float:
