@@ -90,8 +90,9 @@ def check_nodes(nodes: Nodes, found: list[Array], observed: list[Observation]) -
 def cut(o: Observation, nodes: Array, whole: int, *, apart: bool) -> list[Interval]:
     """Cut an experiment at its nodes.
 
-    What is measured at a node belongs to the interval that ends there.  So do events at that time: what is handed over
-    is the state behind them.
+    What is measured at a node belongs to the interval that begins there: it ties the state to the data.  Where something
+    may happen at that time, or states must be made consistent first, it belongs to the interval that ends there.  So do
+    events: what is handed over is the state behind them.
 
     Parameters
     ----------
@@ -104,7 +105,10 @@ def cut(o: Observation, nodes: Array, whole: int, *, apart: bool) -> list[Interv
     edges, parts = [o.t0, *nodes.tolist(), np.inf], []
     for k, (begin, end) in enumerate(zip(edges, edges[1:], strict=False)):
         is_first, is_last = k == 0, k == nodes.size
-        outputs = np.flatnonzero(((o.times > begin) | is_first) & (o.times <= end))
+        if apart or o.consistent:
+            outputs = np.flatnonzero(((o.times > begin) | is_first) & (o.times <= end))
+        else:
+            outputs = np.flatnonzero((o.times >= begin) & ((o.times < end) | is_last))
         part = _part(o, outputs, begin, is_first)
         if not is_last:
             part = _with_handover(part, end, apart=apart)
