@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -59,12 +59,15 @@ class Constrained:
         Rules, and measurements that are rules.
     moving
         Of rows whose time depends on parameters, the expressions of these times.
+    windows
+        For each experiment where these times may lie, from the start values and bounds of the parameters.
     """
 
     problem: Problem
     constraints: tuple[Constraint, ...]
     rows: tuple[RuleRow, ...]
     moving: Mapping[int, tuple[Any, ...]]
+    windows: Mapping[int, tuple[float, float]]
 
     def is_everywhere(self, number: int) -> bool:
         """Tell whether row `number` is a rule about parameters that all experiments share."""
@@ -109,7 +112,9 @@ def _extended(problem: Problem) -> Constrained:
     )
     if data != base.measurements:
         numbers = numbers.with_measurements(data)
-    return Constrained(numbers, tuple(one.constraint for one in read.constraints), rows, moving)
+    windows = {e: _window(problem, [t for k, of in moving.items() if rows[k].experiment == e for t in of], e)
+               for e in {rows[k].experiment for k in moving}}  # fmt: skip
+    return Constrained(numbers, tuple(one.constraint for one in read.constraints), rows, moving, windows)
 
 
 def _with_definitions(problem: Problem) -> Problem:
@@ -229,16 +234,27 @@ def _times(problem: Problem, one: ReadConstraint, e: int) -> tuple[list[float], 
 
 def _latest(problem: Problem, time: Any, e: int) -> float:
     """Return the latest value that the bounds allow for a time, or twice that of the start values."""
-    at_start, at_bounds = ParameterValues(problem, {}, e), {}
-    for slot in problem.slots.slots:
-        upper = slot.parameter.upper
-        if math.isfinite(upper) and not slot.parameter.fixed:
-            at_bounds[slot.name] = upper
-    first, last = at_start.of(time), ParameterValues(problem, at_bounds, e).of(time)
-    if not math.isfinite(first):
-        raise UnsupportedError("a rule at a time that is no expression of parameters")
-    start = problem.experiments[e].start
-    return max(start + _LATER * (first - start) if last == first or not math.isfinite(last) else last, first)
+    return _window(problem, [time], e)[1]
+
+
+def _window(problem: Problem, times: Sequence[Any], e: int) -> tuple[float, float]:
+    """Return where these times may lie: as far as bounds of parameters allow, or from half to twice their start."""
+    at_start, start = ParameterValues(problem, {}, e), problem.experiments[e].start
+    free = [slot for slot in problem.slots.slots if not slot.parameter.fixed]
+    low, high = math.inf, -math.inf
+    for time in times:
+        first = at_start.of(time)
+        if not math.isfinite(first):
+            raise UnsupportedError("a rule at a time that is no expression of parameters")
+        reached = {first}
+        for side, factor in (("lower", 1.0 / _LATER), ("upper", _LATER)):
+            bounds = {slot.name: getattr(slot.parameter, side) for slot in free}
+            bounds = {name: bound for name, bound in bounds.items() if math.isfinite(bound)}
+            there = ParameterValues(problem, bounds, e).of(time)
+            bounded = math.isfinite(there) and there != first
+            reached.add(there if bounded else start + factor * (first - start))
+        low, high = min(low, *reached), max(high, *reached)
+    return max(low, start), high
 
 
 def path_times(problem: Problem, e: int) -> list[float]:

@@ -121,6 +121,8 @@ def solve_weighted(
             return _interrupted(result, before, heavy.root, rows, evaluations, refreshes)
         before, x = result, result.x
     assert before is not None
+    if before.status == SolverStatus.LIMIT:  # of all stages together
+        before = dataclasses.replace(before, message=f"the limit of {len(rows)} iterations was reached")
     return _with_counts(before, rows, evaluations, refreshes)
 
 

@@ -34,7 +34,9 @@ def extended_objective(
     """Return the objective of `problem` with nodes and rules; `data` are a part of those of `problem_with_rules`."""
     with_rules = constrained(problem)
     whole = problem if with_rules is None else with_rules.problem
-    plan = IntervalPlan(whole, nodes, data)
+    # what is read at a time that moves must stay in one interval
+    uncut = {} if with_rules is None else with_rules.windows
+    plan = IntervalPlan(whole, nodes, data, uncut, len(problem.measurements))
     return MultipleShooting(whole, plan, stop, RuleRows(with_rules, plan))
 
 

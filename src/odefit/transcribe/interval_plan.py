@@ -7,7 +7,9 @@ then those of theta; see `odefit.solve.node_elimination`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -36,6 +38,7 @@ from odefit.transcribe.record import (
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
+_NOWHERE: Mapping[int, tuple[float, float]] = MappingProxyType({})
 MOST_STATES = 300
 """Of a model, up to which its states may be unknowns at nodes."""
 
@@ -49,6 +52,8 @@ class IntervalPlan:
         How many an experiment has at most, or where they stand; None: at the data; (): there are none.
     data
         A part of the problem's measurements, in the place of all.
+    uncut, n_measured
+        For experiments stretches of time in which no node may stand; number of the measurements that are no rules.
 
     Attributes
     ----------
@@ -66,7 +71,14 @@ class IntervalPlan:
         Rows and nodes of the intervals, see `odefit.solve.node_elimination`.
     """
 
-    def __init__(self, problem: Problem, nodes: Nodes = None, data: Observations | None = None) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        nodes: Nodes = None,
+        data: Observations | None = None,
+        uncut: Mapping[int, tuple[float, float]] = _NOWHERE,
+        n_measured: int | None = None,
+    ) -> None:
         whole = self.whole = plan_of(problem, data=data)
         self.compiled = whole.compiled
         structure, observed = self.compiled.structure, whole.data.of_experiment
@@ -74,7 +86,7 @@ class IntervalPlan:
             self._refuse_rules()
         else:
             self._refuse(problem, observed)
-        self.node_times = [node_times(o, nodes) for o in observed]
+        self.node_times = [node_times(o, nodes, uncut.get(o.experiment), n_measured) for o in observed]
         check_nodes(nodes, self.node_times, list(observed))
         self.intervals = [
             interval

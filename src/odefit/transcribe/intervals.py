@@ -40,20 +40,24 @@ class Interval:
     whole: int
 
 
-def node_times(o: Observation, nodes: Nodes) -> Array:
+def node_times(
+    o: Observation, nodes: Nodes, uncut: tuple[float, float] | None = None, n_measured: int | None = None
+) -> Array:
     """Return where the nodes of an experiment stand: given times, that many data times, or all of them.
 
-    None stands at the ends, or within the interval over which a measurement is taken.
+    None stands at the ends, within the interval over which a measurement is taken, or where time must stay `uncut`.
+    Measurements from number `n_measured` on are rules, which need no nodes.
     """
     if o.at_rest:
         return np.empty(0)
-    times = np.unique(o.times[np.isin(np.arange(o.times.size), o.at)])
+    taken = o.at if n_measured is None else o.at[o.source < n_measured]
+    times = np.unique(o.times[taken])
     last = float(o.times[-1])
-    inside = times[(times > o.t0) & (times < last)]
-    if isinstance(nodes, tuple):
-        given = np.array(nodes)
-        inside = given[(given > o.t0) & (given < last)]
-    else:
+    candidates = np.array(nodes) if isinstance(nodes, tuple) else times
+    inside = candidates[(candidates > o.t0) & (candidates < last)]
+    if uncut is not None:
+        inside = inside[(inside <= uncut[0]) | (inside >= uncut[1])]
+    if not isinstance(nodes, tuple):
         most = MOST_NODES if nodes is None else nodes
         if inside.size > most:
             inside = inside[np.unique(np.linspace(0, inside.size - 1, most + 2)[1:-1].round().astype(int))]
@@ -90,9 +94,9 @@ def check_nodes(nodes: Nodes, found: list[Array], observed: list[Observation]) -
 def cut(o: Observation, nodes: Array, whole: int, *, apart: bool) -> list[Interval]:
     """Cut an experiment at its nodes.
 
-    What is measured at a node belongs to the interval that begins there: it ties the state to the data.  Where something
-    may happen at that time, or states must be made consistent first, it belongs to the interval that ends there.  So do
-    events: what is handed over is the state behind them.
+    What is measured at a node belongs to the interval that begins there: it ties the state to the data.  Where
+    something may happen at that time, or states must be made consistent first, it belongs to the interval that ends
+    there.  So do events: what is handed over is the state behind them.
 
     Parameters
     ----------
