@@ -27,6 +27,7 @@ import odefit as of
 from benchmarks.iss import system_one
 from benchmarks.tables import print_rows
 from benchmarks.timing import best_cpu_seconds
+from odefit.native.threads import limit_blas
 from odefit.solve import Scaling
 from odefit.solve.node_elimination import HANDOVER, N_STATES, NODE
 from odefit.solve.node_steps import NodeSteps
@@ -287,6 +288,7 @@ def print_starts() -> None:
 
 
 def main() -> None:
+    limit_blas(1)  # its threads wait for each other where vectors have more than 10000 entries, and that is CPU time
     most = int(sys.argv[1]) if len(sys.argv) > 1 else NODES[-1]
     print_digits()
     print_starts()
