@@ -22,6 +22,10 @@ G z_j = z_(j+1) - ..., and where they decay from its beginning: with G = exp(+-m
 what is carried is (I + G G')^(-1/2) (z_(j+1) - G z_j), whose entries stay below one.  The classical recursion, which
 multiplies all G, loses all digits as soon as exp(mu T) is as large as the inverse of rounding.
 
+At the end of a chain a state may be left of which exact rows say next to nothing, C << D: what has grown tells theta
+from the state, and not the state from theta.  Below the root of rounding C is left out: the rows are about theta then,
+and data give the state.  Steps are wrong by that much at most, of their own size, and the next one corrects it.
+
 The cost is linear in the number of nodes.  Damping rows sqrt(mu) z = 0 enter each node before it is eliminated.
 """
 
@@ -38,6 +42,7 @@ FIRST_ROW, LAST_ROW, HANDOVER, NODE, N_STATES = range(5)
 handover row (-1: it is the last of its chain), where the states of its node begin among those of all nodes (-1: it
 begins where theta says), and their number."""
 _NO_PIVOT = 1e-13  # of the largest one: exact rows that say less of a node state are left to later nodes
+_WEAK = 1e-8  # of rows of length one: a smaller pivot would give a state with fewer than half of the digits
 _ROUNDING = 1e-14  # of rows of length one: what elimination leaves of one that follows from others
 
 
@@ -105,7 +110,7 @@ def _factor_exact(a, m, n, width, pivot):
             if norm > best_norm:
                 best, best_norm = j, norm
         largest = max(largest, best_norm)
-        if not best_norm > max(_NO_PIVOT * largest, _ROUNDING):
+        if not best_norm > max(_NO_PIVOT * largest, _WEAK):
             break
         if best != k:
             pivot[k], pivot[best] = pivot[best], pivot[k]

@@ -50,8 +50,10 @@ class StartOfNodes(NamedTuple):
 
 
 @kernel
-def observe_some(address, jacobian, row_ptr, col, t, y, p, u, a, wanted, room, nonzeros, values, slopes):
+def observe_some(function, t, y, inputs, wanted, room, nonzeros, values, slopes):
     """Fill values (m,) and derivatives by the states (m, n) of the observables `wanted` at one time."""
+    address, jacobian, row_ptr, col = function
+    p, u, a = inputs
     call_observe(address, t, y, 0, p, u, a, room, 0)
     call_observe(jacobian, t, y, 0, p, u, a, nonzeros, 0)
     for k in range(wanted.size):
@@ -113,7 +115,7 @@ class _Data:
             fill_arguments(o.argument_source[row], o.argument_number[row], self._slots, self._p, a)
         values, slopes = np.empty(wanted.size), np.empty((wanted.size, y.size))
         observe_some(
-            f.value, f.jacobian, f.row_ptr, f.col, t, y, self._p, self._u, a, wanted, self._room, self._nonzeros,
+            (f.value, f.jacobian, f.row_ptr, f.col), t, y, (self._p, self._u, a), wanted, self._room, self._nonzeros,
             values, slopes,
         )  # fmt: skip
         return values, slopes
