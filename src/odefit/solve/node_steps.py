@@ -35,7 +35,11 @@ from odefit.solve.steps import DAMPED, StepInfo
 from odefit.solve.weighted_factors import RANK_TOLERANCE
 
 Array = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.int64]
 
+_NEAR = 1e-2  # of what the sizes of the unknowns change: limits that near count from the beginning
+_BROKEN = 1e-12  # the same: a limit that does not count may be missed by so much
+_AT_A_TIME = 10  # limits that are added
 _RADIUS_TOLERANCE = 0.1  # a step may be so much longer than the trust region
 _FOR_GAPS = 0.8  # of the radius, that exact rows may take
 _MOST_DAMPINGS = 30
@@ -70,18 +74,35 @@ class NodeSteps:
         if not isinstance(linear, NodesLinear):
             raise OdefitError("steps of multiple shooting need a problem with nodes.")
         self._linear, self._x, self._scale = linear, x, self._scaling.of(x)
-        self._nodes = Elimination(linear, self._scale)
+        self._limit_sizes = linear.row_sizes(linear.limits, self._scale)
+        near = linear.residual[linear.limits] <= _NEAR * self._limit_sizes
+        self._enlist(linear.limits[near])
         largest = float(np.max(linear.column_norms() * self._scale, initial=0.0))
         self._smallest = RANK_TOLERANCE * largest if largest > 0.0 else RANK_TOLERANCE
         self._full: _Solved | None = None
         self._decrement, self._floor = 0.0, 0.0
         self._mu, self._tau = 0.0, 1.0
-        self._has_exact = bool(np.isinf(self._nodes.weight).any())
         q = linear.q
         with np.errstate(invalid="ignore"):
             self._low = (np.minimum(self._lower - x, 0.0) / self._scale)[:q]
             self._high = (np.maximum(self._upper - x, 0.0) / self._scale)[:q]
         self._bounded = np.isfinite(np.concatenate([self._low, self._high]))
+
+    def _enlist(self, limits: Indices) -> None:
+        """Let these limits count."""
+        self._nodes = Elimination(self._linear, self._scale, limits=limits)
+        self._has_exact = bool(np.isinf(self._nodes.weight).any())
+
+    def _overlooked(self, z: Array) -> Indices:
+        """Return limits that do not count and that the step would break."""
+        linear = self._linear
+        if self._nodes.limits.size == linear.limits.size:
+            return linear.limits[:0]
+        reached = linear.residual[linear.limits] + linear.all_times(self._scale * z)[linear.limits]
+        size = self._limit_sizes
+        beyond = (reached < -_BROKEN * size) & ~np.isin(linear.limits, self._nodes.limits)
+        worst = np.argsort(reached / np.where(size > 0.0, size, 1.0))[:_AT_A_TIME]
+        return linear.limits[worst[beyond[worst]]]
 
     @property
     def _right(self) -> Array:
@@ -91,11 +112,19 @@ class NodeSteps:
         return right
 
     def _solve(self, right: Array, mu: float, tau: float = 1.0, *, light: bool = True) -> _Solved:
-        """Return the scaled step for this damping, gaps closed by the part `tau`."""
+        """Return the scaled step for this damping, gaps closed by the part `tau`; limits that it breaks count then."""
+        solved = self._solve_with_present_limits(right, mu, tau, light)
+        while (more := self._overlooked(solved.z)).size:  # each time there are fewer that do not count
+            self._enlist(np.concatenate([self._nodes.limits, more]))
+            solved = self._solve_with_present_limits(right, mu, tau, light)
+        return solved
+
+    def _solve_with_present_limits(self, right: Array, mu: float, tau: float, light: bool) -> _Solved:
         damping = max(mu, self._smallest**2)
         if tau != 1.0:
             right = np.where(np.isinf(self._nodes.weight), tau * right, right)
-            right[self._linear.limits] = self._right[self._linear.limits]  # a limit is no gap
+            limits = self._linear.limits
+            right[limits] = self._right[limits]  # a limit is no gap
         border = self._nodes.border(right, damping, np.zeros(self._linear.q, dtype=bool), light=light)
         theta, held = self._condensed(border, tau)
         z = self._nodes.expand(theta)
@@ -107,7 +136,7 @@ class NodeSteps:
 
     def _condensed(self, border: Border, tau: float) -> tuple[Array, Flags]:
         """Solve the condensed problem; return theta, and which bounds hold."""
-        q, k = self._linear.q, self._linear.limits.size
+        q, k = self._linear.q, self._nodes.limits.size
         n_bounds = int(self._bounded.sum())
         held = np.zeros(q, dtype=bool)
         if not (border.exact_right.size or n_bounds or k):
@@ -119,7 +148,7 @@ class NodeSteps:
             size = self._nodes.scale[q : q + k]
             rows = np.vstack([eye, np.eye(k, q + k, q)])
             # a limit that is violated is met as far as gaps are closed
-            value = self._linear.residual[self._linear.limits]
+            value = self._linear.residual[self._nodes.limits]
             least = np.append(below, np.where(value < 0.0, (1.0 - tau) * value, -value) / size)
         theta, active = np.zeros(q + k), np.zeros(rows.shape[0], dtype=bool)
         multiplier, pressure = np.zeros(border.exact_right.size), np.zeros(rows.shape[0])
@@ -140,10 +169,10 @@ class NodeSteps:
         stacked = np.vstack([border.R, weight[:, None] * border.exact])
         q, r = np.linalg.qr(stacked)
         right = q.T @ np.append(border.b, weight * border.exact_right)
-        n_limits = self._linear.limits.size
+        n_limits = self._nodes.limits.size
         least = least.copy()
         if n_limits:
-            value = self._linear.residual[self._linear.limits]
+            value = self._linear.residual[self._nodes.limits]
             least[-n_limits:] = -np.abs(value) / self._nodes.scale[self._linear.q : self._linear.q + n_limits]
         theta, active = np.zeros(right.size), np.zeros(rows.shape[0], dtype=bool)
         nothing = np.empty((0, right.size))

@@ -231,17 +231,27 @@ class Elimination:
 
     A limit g >= 0 becomes a shared unknown of its own, by how much it changes (from zero, where it is violated), so
     that the condensed problem has bounds only.
-    With `exact` these rows alone count.
+    With `exact` these rows alone count; of the limits only `limits` do, each of which makes every node dearer (None:
+    all).
+
+    Attributes
+    ----------
+    limits
+        Rows of the limits that count.
     """
 
-    def __init__(self, linear: NodesLinear, scale: Array, exact: Indices | None = None) -> None:
-        limits = linear.limits if exact is None else _NO_INDICES
+    def __init__(
+        self, linear: NodesLinear, scale: Array, exact: Indices | None = None, limits: Indices | None = None
+    ) -> None:
+        limits = linear.limits if limits is None else limits
+        self.limits = limits = limits if exact is None else _NO_INDICES
         self.linear, q, k = linear, linear.q, limits.size
         self.q = q + k
         self.weight = linear.weights()
         if exact is not None:
             self.weight[:] = 0.0
             self.weight[exact] = np.inf
+        self.weight[np.setdiff1d(linear.limits, limits)] = 0.0
         self.rows, self.scale = linear.rows, scale
         if k:
             self.rows = np.hstack([linear.rows, np.zeros((linear.residual.size, k))])
