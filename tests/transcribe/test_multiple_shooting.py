@@ -205,8 +205,7 @@ def test_on_the_trajectory_it_is_single_shooting(name, nodes):
     np.testing.assert_allclose(cut.residual[own], whole.residual, atol=1e-7 * size)
     np.testing.assert_allclose(cut.residual[n : n + hand], 0.0, atol=1e-8)
     assert cut.value == pytest.approx(whole.value, rel=1e-7)
-    sizes = np.append(np.maximum(np.abs(theta), 0.1), start.sizes)
-    shared = cut.linear.in_shared(sizes)
+    shared = cut.linear.in_shared()
     expected = whole.linear.jacobian
     scale = np.abs(expected).max(axis=0)
     np.testing.assert_allclose(shared[own] / scale, expected / scale, atol=1e-7)

@@ -12,6 +12,7 @@ from odefit.solve.contract import NODES, Flags, Heavy, LinearModel, Reduced, Tri
 from odefit.solve.node_elimination import (
     FIRST_ROW,
     HANDOVER,
+    LAST_ROW,
     N_STATES,
     NODE,
     eliminate,
@@ -26,6 +27,7 @@ Indices = npt.NDArray[np.int64]
 
 _NO_ROWS = np.empty((0, 0))
 _NO_INDICES = np.empty(0, np.int64)
+_NEGLIGIBLE = 1e-12  # of the largest column: damping of node states that nothing determines
 _FREE = 1e3  # what the value of a limit is measured in, relative to its size: damping must not hold it
 
 
@@ -184,27 +186,48 @@ class NodesLinear:
         node_products(self.rows, self.chain, self.q, v, out)
         return out
 
-    def in_shared(self, sizes: Array) -> Array:
+    def in_shared(self) -> Array:
         """Return all rows in the shared unknowns alone, (N, q): node states follow exactly where they are handed over.
 
-        This is the Jacobian of the problem without nodes, at a point without gaps.  `sizes` are typical ones of all
-        unknowns.
+        This is the Jacobian of the problem without nodes, at a point without gaps; its entries grow as solutions do.
         """
-        nodes = self._following(np.zeros(self.residual.size), sizes)
+        q, n_most = self.q, self.rows.shape[1] - 1 - self.q
+        out, states = np.empty((self.residual.size, q)), np.empty((0, q))
+        for row in self.chain:
+            n = int(row[N_STATES]) if row[NODE] >= 0 else 0
+            states = states[:n]
+            for first, last in ((row[FIRST_ROW], row[LAST_ROW]), (row[HANDOVER], row[HANDOVER] + row[N_STATES])):
+                if first >= 0:
+                    out[first:last] = self.rows[first:last, n_most + 1 :] + self.rows[first:last, :n] @ states
+            if row[HANDOVER] >= 0:
+                hand = slice(row[HANDOVER], row[HANDOVER] + row[N_STATES])
+                states = out[hand] / self.rows[hand, n_most, None]
+                out[hand] = 0.0
+        return out
+
+    def following(self, sizes: Array) -> tuple[Array, Array]:
+        """Return all rows in the shared unknowns alone, (N, q), and rows of these that must be zero, (k, q).
+
+        Where solutions grow so much that no number holds what they do at the end, shared unknowns are tied to each
+        other so exactly that a condition is left of it; with that the entries are those of `in_shared`, without they
+        would only be as large as the growth.
+        """
+        nodes = Elimination(self, sizes, exact=self._handovers)
+        nodes.weight[self._light] = 1.0
+        largest = float(np.max(self.column_norms() * sizes, initial=0.0))
+        nothing, fixed = np.zeros(self.residual.size), np.zeros(self.q, dtype=bool)
+        border = nodes.border(nothing, (_NEGLIGIBLE * largest) ** 2, fixed)
         out = np.empty((self.residual.size, self.q))
         for j, unit in enumerate(np.eye(self.q)):
             out[:, j] = self.all_times(nodes.expand(unit) * sizes) / sizes[j]
-        return out
+        return out, border.exact / sizes[: self.q]
 
     def closing(self, sizes: Array) -> Array:
-        """Return what all rows change by, (N,), when node states alone close the gaps."""
-        return self.all_times(self._following(-self.residual, sizes).expand(np.zeros(self.q)) * sizes)
-
-    def _following(self, right: Array, sizes: Array) -> Elimination:
-        """Return the elimination in which node states follow from the shared unknowns."""
+        """Return what all rows change by, (N,), when the shortest step, in units of `sizes`, closes all gaps."""
         nodes = Elimination(self, sizes, exact=self._handovers)
-        nodes.border(right, 1.0, np.zeros(self.q, dtype=bool), light=False)
-        return nodes
+        border = nodes.border(-self.residual, 1.0, np.zeros(self.q, dtype=bool), light=False)
+        theta = np.linalg.lstsq(border.exact, border.exact_right, rcond=None)[0]
+        return self.all_times(nodes.expand(np.asarray(theta, np.float64)) * sizes)
 
     @property
     def _handovers(self) -> Indices:

@@ -35,6 +35,7 @@ from odefit.transcribe.plan import plan_of
 Array = npt.NDArray[np.float64]
 
 _MOST_INSERTED = 40  # nodes that are added where an interval cannot be integrated
+_SHOWN = 5  # points of the way that are kept
 _SHORTEST = 1e-6  # of an experiment, between a node that is added and the one before
 
 
@@ -59,14 +60,15 @@ class _Multiple:
         callback: Callable[[TraceRow], None] | None,
     ) -> None:
         self.problem = problem
-        self.search = Search(problem, solver, stop, callback)
-        self.nodes: Nodes = problem.settings.nodes
+        self.search = Search(problem, solver, stop, self._record)
+        self._callback = callback
+        self._way: list[Array] = []
         self.objective, self.begin = self._begun()
 
     def _begun(self) -> tuple[MultipleShooting, StartOfNodes]:
         """Return the objective, with nodes where every interval can be integrated, and the first states."""
-        settings, nodes = self.problem.settings, self.nodes
-        inserted = 0
+        settings, inserted = self.problem.settings, 0
+        nodes: Nodes = settings.nodes
         while True:
             objective = extended_objective(self.problem, nodes, self.search.stop)
             if not objective.compiled.n_theta:
@@ -77,9 +79,9 @@ class _Multiple:
             more = _between(objective.intervals, begin)
             inserted += 1
             if not more or inserted == _MOST_INSERTED:
-                self.nodes = nodes
                 return objective, begin
-            nodes = tuple(sorted({*more, *(float(t) for times in objective.intervals.node_times for t in times)}))
+            present = objective.intervals.nodes
+            nodes = {e: tuple(sorted({*present.get(e, ()), *more.get(e, ())})) for e in {*present, *more}}
 
     def run(self) -> FitResult:
         """Minimise."""
@@ -94,7 +96,8 @@ class _Multiple:
         objective.settle(x, scaling, level_of(objective))
         plan = plan_of(self.problem)
         solution = search.solve(objective, x, bounds, scaling, termination_of(plan, self.problem.settings))
-        end = ended(objective, solution, plan, self.nodes, scaling.of(solution.x), bounds)
+        way = _picked([x, *self._way, solution.x])
+        end = ended(objective, solution, plan, scaling.of(solution.x), bounds, way)
         final = with_words(end, objective)
         attempt = Attempt("multiple", final.status, plan.in_units(final.value), final.iterations, n_data=plan.n_fitted)
         return FitResult(
@@ -102,14 +105,26 @@ class _Multiple:
             rules=end.rules, placed=end.placed,
         )  # fmt: skip
 
+    def _record(self, row: TraceRow) -> None:
+        """Keep where the fit is, for pictures of the way."""
+        self._way.append(self.objective.latest)
+        if self._callback is not None:
+            self._callback(row)
 
-def _between(plan: IntervalPlan, begin: StartOfNodes) -> list[float]:
+
+def _picked(way: list[Array]) -> tuple[Array, ...]:
+    """Return the first, some and the last of the points of a way."""
+    picked = np.unique(np.linspace(0, len(way) - 1, min(len(way), _SHOWN)).round().astype(int))
+    return tuple(way[k].copy() for k in picked)
+
+
+def _between(plan: IntervalPlan, begin: StartOfNodes) -> dict[int, list[float]]:
     """Return where nodes are needed: half the way to where an interval could not be integrated any more."""
-    times: list[float] = []
+    times: dict[int, list[float]] = {}
     for k, shot in begin.failed.items():
         o = plan.intervals[k].observation
         length = float(plan.whole.data.of_experiment[plan.intervals[k].whole].times[-1]) - o.t0
         reached = shot.t_end if math.isfinite(shot.t_end) else math.nan
         if reached - o.t0 > _SHORTEST * length:
-            times.append(o.t0 + 0.5 * (reached - o.t0))
+            times.setdefault(o.experiment, []).append(o.t0 + 0.5 * (reached - o.t0))
     return times

@@ -32,7 +32,7 @@ from odefit.strategy.result import FitResult
 from odefit.strategy.words_for_rules import added, with_words
 from odefit.transcribe import SingleShooting
 from odefit.transcribe.active_rules import RuleReport
-from odefit.transcribe.extended import NO_NODES, Ended, Placed, ended, level_of
+from odefit.transcribe.extended import Ended, Placed, ended, level_of
 from odefit.transcribe.observation import ROUNDING, observations, until
 from odefit.transcribe.plan import Plan
 from odefit.transcribe.ruled import RuledShooting
@@ -183,7 +183,7 @@ class Search:
         if at_once is not None and solution.status in (SolverStatus.INFEASIBLE, SolverStatus.STALLED):
             other = self.solve(extended, x, bounds, scaling, termination)
             solution = added(solution, other)
-        self.ended = ended(extended, solution, objective.plan, NO_NODES, scaling.of(solution.x), bounds)
+        self.ended = ended(extended, solution, objective.plan, scaling.of(solution.x), bounds)
         return with_words(self.ended, extended)
 
 

@@ -85,18 +85,23 @@ class ActiveSet(NamedTuple):
 
 
 class InShared(NamedTuple):
-    """All rows in theta alone, (N, q), and what they are where gaps are closed to first order."""
+    """All rows in theta alone, (N, q), what they are where gaps are closed to first order, and rows that must be zero.
+
+    The latter, (k, q), are there where solutions grow very much; see `odefit.solve.nodes.NodesLinear.following`.
+    """
 
     jacobian: Array
     residual: Array
+    exact: Array
 
 
 def in_shared(linear: NodesLinear, residual: Array, sizes: Array) -> InShared:
     """Return the rows of a linearisation without node states, which follow from theta."""
     if not (linear.chain[:, HANDOVER] >= 0).any():
         n = linear.rows.shape[1] - linear.q
-        return InShared(np.ascontiguousarray(linear.rows[:, n:]), residual)
-    return InShared(linear.in_shared(sizes), residual + linear.closing(sizes))
+        return InShared(np.ascontiguousarray(linear.rows[:, n:]), residual, np.empty((0, linear.q)))
+    jacobian, exact = linear.following(sizes)
+    return InShared(jacobian, residual + linear.closing(sizes), exact)
 
 
 def active_set(objective: MultipleShooting, point: LeastSquares, sizes: Array, lower: Array, upper: Array) -> ActiveSet:
@@ -141,8 +146,10 @@ class _Program:
         is_limit = np.isin(rules.rows, rules.limits)
         own_exact = np.setdiff1d(data.exact, rules.rows)
         self.equalities, self.limits = rules.rows[~is_limit], rules.rows[is_limit]
-        equality = np.vstack([jacobian[self.equalities], jacobian[own_exact]])
-        equality_right = -np.append(shared.residual[self.equalities], shared.residual[own_exact])
+        equality = np.vstack([jacobian[self.equalities], jacobian[own_exact], shared.exact * sizes])
+        equality_right = -np.concatenate(
+            [shared.residual[self.equalities], shared.residual[own_exact], np.zeros(shared.exact.shape[0])]
+        )
         bounded = np.isfinite(np.concatenate([lower, upper]))
         eye = np.vstack([np.eye(sizes.size), -np.eye(sizes.size)])[bounded]
         with np.errstate(invalid="ignore"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -58,15 +59,18 @@ class Placed:
     Attributes
     ----------
     nodes, states, sizes
-        Where nodes stand, their states, and typical sizes of these.
+        Where nodes stand, for each experiment by its number, their states, and typical sizes of these.
+    way
+        Theta with the states behind it, at the start, on the way and at the end.
     measurements
         Numbers of the measurements of the extended problem that are rules which hold as equations.
     """
 
-    nodes: Nodes = NO_NODES
+    nodes: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     states: Array = field(default_factory=lambda: np.empty(0))
     sizes: Array = field(default_factory=lambda: np.empty(0))
     measurements: tuple[int, ...] = ()
+    way: tuple[Array, ...] = ()
 
     def point(self, problem: Problem, x: Array, stop: StopFlag | None = None) -> Evaluation:
         """Return the point of `problem` at theta = `x`, with its linearisation, on steps of its own."""
@@ -96,8 +100,8 @@ class Ended:
 
 
 def ended(
-    objective: MultipleShooting, solution: SolverResult, plan: Plan, nodes: Nodes, sizes: Array,
-    bounds: tuple[Array, Array],
+    objective: MultipleShooting, solution: SolverResult, plan: Plan, sizes: Array, bounds: tuple[Array, Array],
+    way: tuple[Array, ...] = (),
 ) -> Ended:  # fmt: skip
     """Return the end of a fit in theta alone; `plan` is that of the problem that was asked for, or a part of it."""
     point, q = solution.evaluation, objective.intervals.n_theta
@@ -106,5 +110,7 @@ def ended(
         found = active_set(objective, point, sizes, bounds[0][:q], bounds[1][:q])
     final = without_nodes(objective, solution, plan, sizes, found.rows)
     source = np.concatenate([o.source for o in objective.plan.data.of_experiment])
-    placed = Placed(nodes, solution.x[q:].copy(), sizes[q:].copy(), tuple(source[found.rows].tolist()))
+    placed = Placed(
+        objective.intervals.nodes, solution.x[q:].copy(), sizes[q:].copy(), tuple(source[found.rows].tolist()), way
+    )
     return Ended(final, placed, found.rules, found.contradictory)

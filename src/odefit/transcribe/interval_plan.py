@@ -206,6 +206,12 @@ class IntervalPlan:
                 FITTING.set(row, Task, "sink", sink)
 
     @property
+    def nodes(self) -> dict[int, tuple[float, ...]]:
+        """Where nodes stand, for each experiment that has any by its number."""
+        observed = zip(self.whole.data.of_experiment, self.node_times, strict=True)
+        return {o.experiment: tuple(times.tolist()) for o, times in observed if times.size}
+
+    @property
     def first_count(self) -> Indices:
         """Where, among the numbers that steps are counted with, those of each task begin, and where the last end."""
         sizes = [len(Counters._fields)] * self.first_task

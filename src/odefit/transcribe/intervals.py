@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,7 +15,8 @@ from odefit.transcribe.observation import PER_MEASUREMENT, Observation
 
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
-Nodes = int | tuple[float, ...] | None
+Nodes = int | tuple[float, ...] | Mapping[int, tuple[float, ...]] | None
+"""How many nodes an experiment has at most, or where they stand: in all experiments, or in each by its number."""
 
 MOST_NODES = 100
 """Nodes of an experiment unless more are asked for: longer series are thinned."""
@@ -53,12 +55,13 @@ def node_times(
     taken = o.at if n_measured is None else o.at[o.source < n_measured]
     times = np.unique(o.times[taken])
     last = float(o.times[-1])
-    candidates = np.array(nodes) if isinstance(nodes, tuple) else times
+    given = nodes.get(o.experiment, ()) if isinstance(nodes, Mapping) else nodes
+    candidates = np.array(given, dtype=float) if isinstance(given, tuple) else times
     inside = candidates[(candidates > o.t0) & (candidates < last)]
     if uncut is not None:
         inside = inside[(inside <= uncut[0]) | (inside >= uncut[1])]
-    if not isinstance(nodes, tuple):
-        most = MOST_NODES if nodes is None else nodes
+    if not isinstance(given, tuple):
+        most = MOST_NODES if given is None else given
         if inside.size > most:
             inside = inside[np.unique(np.linspace(0, inside.size - 1, most + 2)[1:-1].round().astype(int))]
     return inside[~_within_intervals(o, inside)]
@@ -78,7 +81,7 @@ def _within_intervals(o: Observation, times: Array) -> npt.NDArray[np.bool_]:
 
 def check_nodes(nodes: Nodes, found: list[Array], observed: list[Observation]) -> None:
     """Refuse given nodes of which none is of use."""
-    if any(one.size for one in found) or nodes is None or nodes == ():
+    if any(one.size for one in found) or nodes is None or isinstance(nodes, Mapping) or nodes == ():
         return
     finite = [o for o in observed if not o.at_rest]
     if not finite:

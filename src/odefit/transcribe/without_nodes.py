@@ -72,11 +72,12 @@ def point_without_nodes(
         whole = in_shared(point.linear, point.residual, sizes)
         differences = differences + (whole.residual[rows] - residual)
         residual = whole.residual[rows]
-        jacobian = np.vstack([whole.jacobian[rows], whole.jacobian[active]])
-        all_rows = np.append(residual, np.zeros(active.size))
-        heavy = np.concatenate([residual.size + np.arange(active.size), data.heavy])
-        factor = np.append(np.ones(active.size), data.heavy_factor)
-        root = np.append(np.full(active.size, np.inf), data.heavy_root)
+        jacobian = np.vstack([whole.jacobian[rows], whole.jacobian[active], whole.exact])
+        n_exact = active.size + whole.exact.shape[0]
+        all_rows = np.append(residual, np.zeros(n_exact))
+        heavy = np.concatenate([residual.size + np.arange(n_exact), data.heavy])
+        factor = np.append(np.ones(n_exact), data.heavy_factor)
+        root = np.append(np.full(n_exact, np.inf), data.heavy_root)
         order = np.argsort(-root, kind="stable")
         linear = DenseLinear(jacobian, all_rows, heavy[order], factor[order], root[order])
     misfit = residual[data.heavy] * data.heavy_factor
