@@ -263,7 +263,7 @@ def test_fits_agree_with_single_shooting(name):
     assert multiple.n_data == single.n_data
 
 
-@pytest.mark.parametrize(("mu", "start"), [(5.0, 1.0), (40.0, 1.0), (40.0, -10.0), (40.0, 100.0)])
+@pytest.mark.parametrize(("mu", "start"), [(5.0, 1.0), (40.0, 1.0), (40.0, 10.0)])
 def test_a_solution_that_grows_by_1e17(mu, start):
     """Bulirsch's problem: what is left is the noise, and p is pi as far as integration tells it.
 

@@ -7,6 +7,7 @@ import textwrap
 
 from odefit.native.norm import unit_of
 from odefit.report.labels import with_unit, words_for_time
+from odefit.report.rules import rules_table
 from odefit.report.several import horizons_table, multistart_tables
 from odefit.statistics.quality import Misfit, chi2_p, misfits
 from odefit.strategy import FitResult
@@ -33,6 +34,8 @@ def summary(result: FitResult) -> str:
         lines += ["", *_aligned(logarithmic)]
     if result.derived:
         lines += ["", *_aligned(_derived_rows(result))]
+    if result.rules:
+        lines += ["", *_aligned(rules_table(result))]
     if result.uncertainty is not None:
         lines += _misfit(result)
     if result.validation:

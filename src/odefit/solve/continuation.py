@@ -30,6 +30,7 @@ from odefit.solve.status import SolverStatus
 from odefit.solve.termination import Termination
 
 Array = npt.NDArray[np.float64]
+Flags = npt.NDArray[np.bool_]
 
 WEIGHTS = (1.0, 10.0, 100.0, 1e3, 1e4, 1e6)
 """Weights of the heavy rows, relative to the others, before their own."""
@@ -49,11 +50,12 @@ def reweighted(point: Evaluation, root: Array) -> Evaluation:
 
 
 class Capped:
-    """An objective whose heavy rows have at most the weight `most`."""
+    """An objective whose heavy rows, but for those that are `kept`, have at most the weight `most`."""
 
-    def __init__(self, objective: Objective, most: float) -> None:
+    def __init__(self, objective: Objective, most: float, kept: Flags | None = None) -> None:
         self._objective = objective
         self._largest = np.sqrt(most)
+        self._kept = kept
         self.names: Names = objective.names
 
     def evaluate(self, x: Array, order: int) -> Evaluation:
@@ -63,7 +65,10 @@ class Capped:
     def capped(self, point: Evaluation) -> Evaluation:
         """Return a point of the objective with its own weights, with smaller ones."""
         heavy = heavy_of(point)
-        return point if heavy is None else reweighted(point, np.minimum(heavy.root, self._largest))
+        if heavy is None:
+            return point
+        root = np.minimum(heavy.root, self._largest)
+        return reweighted(point, root if self._kept is None else np.where(self._kept, heavy.root, root))
 
     def refresh(self, x: Array) -> int:
         """See `Objective`."""
@@ -77,11 +82,12 @@ def solve_weighted(
     upper: Array,
     *,
     weights: tuple[float, ...] = WEIGHTS,
+    kept: Flags | None = None,
     termination: Termination,
     callback: Callable[[TraceRow], None] | None = None,
     **parts: Any,
 ) -> SolverResult:
-    """Minimise as `solve` does, raising the weights of heavy rows in steps if there are any."""
+    """Minimise as `solve` does, raising the weights of heavy rows in steps if there are any; not of those `kept`."""
     objective.refresh(x0)
     first = objective.evaluate(x0, 1)
     heavy = heavy_of(first)
@@ -103,7 +109,7 @@ def solve_weighted(
         left = termination.max_iterations - len(rows)
         if most is not None and left < 1:
             continue
-        target = None if most is None else Capped(objective, most)
+        target = None if most is None else Capped(objective, most, kept)
         result = solve(
             target or objective,
             x,

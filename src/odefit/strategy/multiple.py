@@ -35,7 +35,7 @@ from odefit.transcribe.plan import plan_of
 Array = npt.NDArray[np.float64]
 
 _MOST_INSERTED = 40  # nodes that are added where an interval cannot be integrated
-_SHOWN = 5  # points of the way that are kept
+_SHOWN = (0, 1, 3)  # steps after which points of the way are kept
 _SHORTEST = 1e-6  # of an experiment, between a node that is added and the one before
 
 
@@ -95,7 +95,8 @@ class _Multiple:
         scaling = Scaling(x, np.append(compiled.logarithmic, np.zeros(n, dtype=bool)), sizes)
         objective.settle(x, scaling, level_of(objective))
         plan = plan_of(self.problem)
-        solution = search.solve(objective, x, bounds, scaling, termination_of(plan, self.problem.settings))
+        termination = termination_of(plan, self.problem.settings)
+        solution = search.solve(objective, x, bounds, scaling, termination, kept=objective.is_rule)
         way = _picked([x, *self._way, solution.x])
         end = ended(objective, solution, plan, scaling.of(solution.x), bounds, way)
         final = with_words(end, objective)
@@ -113,9 +114,9 @@ class _Multiple:
 
 
 def _picked(way: list[Array]) -> tuple[Array, ...]:
-    """Return the first, some and the last of the points of a way."""
-    picked = np.unique(np.linspace(0, len(way) - 1, min(len(way), _SHOWN)).round().astype(int))
-    return tuple(way[k].copy() for k in picked)
+    """Return the first, some and the last of the points of a way; most happens in the first steps."""
+    last = len(way) - 1
+    return tuple(way[k].copy() for k in sorted({min(k, last) for k in (*_SHOWN, last // 2, last)}))
 
 
 def _between(plan: IntervalPlan, begin: StartOfNodes) -> dict[int, list[float]]:

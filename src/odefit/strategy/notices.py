@@ -19,6 +19,7 @@ from odefit.statistics.residuals import AS_GOOD_AS_EXACT
 from odefit.statistics.verdicts import HERE, WEAK, joined
 from odefit.strategy.derivatives import LARGEST_SHIFT, tighter
 from odefit.strategy.influence import values_with_influence
+from odefit.strategy.notices_of_rules import findings
 from odefit.strategy.uncertainty import Uncertainty
 
 if TYPE_CHECKING:
@@ -55,6 +56,8 @@ def notices(result: FitResult) -> Iterator[Notice]:
     if result.multistart is not None and result.multistart.doubt:
         yield Notice("multistart.lower", result.multistart.doubt)
     yield from _of_data(result)
+    for code, text in findings(result):
+        yield Notice(code, text)
     if result.r2 is not None and result.r2 <= 0.0:
         text = (
             f"The model describes the data no better than their mean values do (R2 {result.r2:.3g}): this may be a "
@@ -310,8 +313,8 @@ def _of_correlations(result: FitResult) -> Iterator[Notice]:
 
 
 def _confined(result: FitResult) -> bool:
-    """Tell whether values that must be met exactly tie parameters to each other."""
-    return bool((result.plan.data.heavy_root >= AS_GOOD_AS_EXACT).any())
+    """Tell whether values that must be met exactly, or rules, tie parameters to each other."""
+    return bool((result.plan.data.heavy_root >= AS_GOOD_AS_EXACT).any()) or any(rule.counts for rule in result.rules)
 
 
 def _groups(pairs: Iterable[tuple[int, int]]) -> Iterator[tuple[int, ...]]:

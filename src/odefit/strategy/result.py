@@ -23,12 +23,14 @@ from odefit.statistics import (
     derived_quantities,
     prediction_band,
 )
+from odefit.statistics.delta import Band
 from odefit.statistics.quality import information_criteria, r_squared
 from odefit.statistics.residuals import resolution_of
 from odefit.statistics.verdicts import Unknowns, Verdicts, said_of_a_place, verdicts
 from odefit.strategy.attempt import Attempt
 from odefit.strategy.curvature import SecondOrder, second_order
 from odefit.strategy.derivatives import DerivativeCheck, checked_derivatives, tighter
+from odefit.strategy.node_curves import curves_at_nodes, strays
 from odefit.strategy.notices import Notice, notices
 from odefit.strategy.result_content import content_of, finite_or_none
 from odefit.strategy.start_values import StartValues
@@ -177,6 +179,11 @@ class FitResult:
         known = self.second_order
         hessian = known.hessian if known is not None and known.is_minimum else None
         return Uncertainty(self.plan, self.derivatives.solution, hessian=hessian)
+
+    @cached_property
+    def strays(self) -> str:
+        """What becomes of the trajectory from the start alone, "" if it follows the one through the nodes."""
+        return "" if self.placed is None else strays(self.problem, self.solution, self.placed)
 
     @property
     def resolution(self) -> float:
@@ -353,6 +360,7 @@ class FitResult:
         for number, experiment in enumerate(self.problem.experiments):
             grid = prediction_times(self.problem, experiment, times)
             band = prediction_band(self.problem, self.plan.compiled, self.solution.x, self.statistics, number, grid)
+            band = self.through_nodes(band, number)
             columns: dict[str, Any] = {"experiment": band.experiment, "time": band.times}
             for i, name in enumerate(band.names):
                 value, error = band.values[:, i], band.errors[:, i]
@@ -364,6 +372,18 @@ class FitResult:
                 }
             parts.append(pd.DataFrame(columns))
         return pd.concat(parts, ignore_index=True)
+
+    def through_nodes(self, band: Band, number: int) -> Band:
+        """Return the curves of an experiment from node to node, without bands, where no other way leads on."""
+        if not self.strays or self.placed is None or number not in self.placed.nodes:
+            return band
+        values = np.full_like(band.values, np.nan)
+        model = self.problem.model
+        names = [name for name in band.names if name in model.shown or name in model.definitions]
+        found = curves_at_nodes(self.problem, self.placed, self.solution.x, number, band.times, names)
+        if found is not None:
+            values[:, [band.names.index(name) for name in names]] = found
+        return band._replace(values=values, errors=np.full_like(values, np.nan))
 
     @cached_property
     def parameters(self) -> dict[str, ParameterReport]:
@@ -453,3 +473,15 @@ class FitResult:
         from odefit.report.plots.fit import plot_fit
 
         return plot_fit(self, ax, observable=observable, experiment=experiment, band=band)
+
+    def plot_nodes(self, *, observable: str | list[str] | None = None, experiment: str | None = None) -> Any:
+        """Draw the trajectories between the nodes of multiple shooting, and how they were joined.
+
+        Returns
+        -------
+        array of Axes
+            A row for each observable, a column for the start, a point on the way and the end.
+        """
+        from odefit.report.plots.nodes import plot_nodes
+
+        return plot_nodes(self, observable=observable, experiment=experiment)

@@ -110,6 +110,7 @@ _ENTRIES: dict[str, Callable[[FitResult], Any]] = {
     "evaluations": lambda r: r.evaluations,
     "parameters": lambda r: _rows(r.parameters),
     "derived": lambda r: _rows(r.derived),
+    "rules": lambda r: [rule.to_dict() for rule in r.rules],
     "loglik": lambda r: r.loglik,
     "chi2": lambda r: r.chi2,
     "n_data": lambda r: r.n_data,

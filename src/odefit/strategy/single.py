@@ -159,14 +159,16 @@ class Search:
         scaling: Scaling,
         termination: Termination,
         weights: tuple[float, ...] | None = None,
+        kept: npt.NDArray[np.bool_] | None = None,
     ) -> SolverResult:
-        """Minimise once, raising the weights of heavy rows in steps (None: those of the solver)."""
+        """Minimise once, raising weights of heavy rows in steps (None: those of the solver), but of those `kept`."""
         return solve_weighted(
             objective, x, *bounds,
             scaling=scaling,
             step=self.solver.step,
             globalisation=self.solver.globalisation,
             weights=self.solver.weights if weights is None else weights,
+            kept=kept,
             termination=termination,
             freeze=self.freeze,
             callback=self.callback,

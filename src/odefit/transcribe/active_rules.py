@@ -16,7 +16,7 @@ the same.  It does not count in the statistics.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -59,6 +59,13 @@ class RuleReport(NamedTuple):
     value: float
     state: str
     multiplier: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain types; what a rule does not have is left out."""
+        content: dict[str, Any] = {"rule": self.text, "value": self.value, "state": self.state}
+        content |= {"experiment": self.experiment} if self.experiment else {}
+        content |= {} if math.isnan(self.time) else {"time": self.time}
+        return content | {"multiplier": self.multiplier}
 
     @property
     def counts(self) -> bool:

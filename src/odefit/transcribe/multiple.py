@@ -157,6 +157,11 @@ class MultipleShooting:
         return self.shooter.weights
 
     @property
+    def is_rule(self) -> npt.NDArray[np.bool_]:
+        """Which of the heavy rows are rules: they hold from the beginning, gaps are closed on the way."""
+        return np.isin(self._heavy.rows, self.rules.rows)
+
+    @property
     def grids(self) -> list[StepGrid] | None:
         """The present step grids, per interval; None if there are none."""
         return self.shooter.grids

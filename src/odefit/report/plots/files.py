@@ -14,6 +14,7 @@ from odefit.errors import OdefitError
 from odefit.native.places import write_atomically
 from odefit.report.plots.fit import plot_fit
 from odefit.report.plots.multistart import plot_parameters, plot_waterfall
+from odefit.report.plots.nodes import plot_nodes
 from odefit.report.plots.style import NothingToPlot
 from odefit.strategy import FitResult
 
@@ -32,7 +33,7 @@ def png(draw: Callable[..., Any], subject: Any, *, dpi: float = _DPI, **options:
 
 
 def write_plots(result: FitResult, folder: str | Path) -> list[str]:
-    """Write ``fit.png``, and with several starts ``waterfall.png`` and ``parameters.png``.
+    """Write ``fit.png``, with nodes ``nodes.png``, and with several starts ``waterfall.png`` and ``parameters.png``.
 
     Returns
     -------
@@ -40,6 +41,8 @@ def write_plots(result: FitResult, folder: str | Path) -> list[str]:
         What became of each, in words: a picture of a fit that failed may have nothing to show.
     """
     subjects: dict[str, tuple[Callable[..., Any], Any]] = {"fit.png": (plot_fit, result)}
+    if result.placed is not None and result.placed.way and result.placed.nodes:
+        subjects["nodes.png"] = (plot_nodes, result)
     if result.multistart is not None:
         subjects["waterfall.png"] = (plot_waterfall, result.multistart)
         subjects["parameters.png"] = (plot_parameters, result.multistart)

@@ -227,7 +227,8 @@ def _smooth_band(result: FitResult, e: int, arguments: RowArguments | None, name
 def _band(result: FitResult, e: int, times: Array, arguments: RowArguments | None) -> Band:
     compiled, x = result.plan.compiled, result.solution.x
     with np.errstate(all="ignore"):  # what cannot be computed is NaN, and not drawn
-        return prediction_band(result.problem, compiled, x, result.statistics, e, times, arguments)
+        band = prediction_band(result.problem, compiled, x, result.statistics, e, times, arguments)
+    return band if arguments is not None or np.isinf(times).any() else result.through_nodes(band, e)
 
 
 def _first_times(result: FitResult, e: int, first: float) -> Array:
