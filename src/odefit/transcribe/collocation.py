@@ -9,7 +9,6 @@ are divided where the equations do not hold between the points.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +33,7 @@ from odefit.transcribe.collocation_rule import (
     VALUES_OF_TESTS,
     lagrange,
 )
-from odefit.transcribe.collocation_start import first_curves, solved_unknowns
+from odefit.transcribe.collocation_start import first_curves, simulated_curves, solved_unknowns
 from odefit.transcribe.collocation_tables import table_values
 from odefit.transcribe.plan import plan_of
 
@@ -42,6 +41,7 @@ Array = npt.NDArray[np.float64]
 
 DEFECT = 1e-2
 """Largest defect of an element that is let be: how much the change over it misses, in sizes of the states."""
+_POOR = 10.0  # times half the sum of squares that noise leaves: then there is another minimum
 _MOST_REFINEMENTS = 4
 _MOST_REORDERINGS = 12
 _MOST_PARTS = 4  # into which an element is divided at once
@@ -86,7 +86,7 @@ _CAUSES = {
     "Restoration_Failed": "IPOPT could not get nearer to a point that meets the equations",
     "Invalid_Number_Detected": "the model is not a finite number where IPOPT needs it",
     "Diverging_Iterates": "the unknowns ran away",
-    "User_Requested_Stop": "it was stopped",
+    "User_Requested_Stop": "the limit of iterations was reached",
 }
 
 
@@ -122,24 +122,46 @@ class Collocation:
         self.parts: list[dict[Key, int]] = [{} for _ in self.experiments]
         self.pushed: list[dict[Key, float]] = [{} for _ in self.experiments]
 
-    def solve(self, on_iteration: Callable[[float], None] | None = None) -> Collocated:
-        """Solve from the start values; `on_iteration` is told the objective after each iteration."""
+    def solve(self) -> Collocated:
+        """Solve from the start values, with states near the data; where that fails, with states that are simulated."""
+        found = self.solve_from("data")
+        if found.interrupted or (found.converged and not self.is_poor(found.value)):
+            return found
+        other = self.solve_from("simulated")
+        total = found.iterations + other.iterations
+        better = min(
+            (found, other), key=lambda one: (not one.converged, one.value if one.value == one.value else np.inf)
+        )
+        return dataclasses.replace(better, iterations=total, interrupted=other.interrupted)
+
+    def is_poor(self, value: float) -> bool:
+        """Tell whether an objective is far from what a fit should reach: the data are hardly explained."""
+        data, plan = self.plan.data, self.plan
+        if plan.absolute:
+            return value > _POOR * plan.n_fitted
+        light = np.delete(np.concatenate([o.weighted for o in data.of_experiment]), data.heavy)
+        return value > 0.25 * float(np.sum(np.square(light - np.mean(light)))) if light.size else False
+
+    def solve_from(self, kind: str) -> Collocated:
+        """Solve with first states of a kind: "data", or "simulated" at the start values."""
         compiled = self.compiled
+        self.parts = [{} for _ in self.experiments]
+        self.pushed = [{} for _ in self.experiments]
         theta, iterations, refinements, reorderings = compiled.theta_start, 0, 0, 0
         state: State | None = None
         while True:
             meshes = self.meshes(theta)
             if isinstance(meshes, str):
                 return Collocated(theta, False, False, meshes, np.nan, iterations, 0, refinements, np.nan)
-            state = self.begin(meshes, theta) if state is None else self.transferred(state, meshes)
-            solution = self._run(state, on_iteration)
+            state = self.begin(meshes, theta, kind) if state is None else self.transferred(state, meshes)
+            solution = self._run(state, iterations)
             iterations += solution.iterations
             defects = self.defects(state)
             worst = max((float(np.max(one, initial=0.0)) for one in defects), default=0.0)
             elements = sum(sum(mesh.parts) for mesh in meshes)
             found = Collocated(
-                solution.theta, solution.success, solution.interrupted, _cause(solution), solution.value, iterations,
-                elements, refinements, worst,
+                solution.theta, solution.success, solution.interrupted and self._is_stopped, _cause(solution),
+                solution.value, iterations, elements, refinements, worst,
             )  # fmt: skip
             if not solution.success or not np.isfinite(solution.theta).all():
                 return found
@@ -177,10 +199,12 @@ class Collocation:
             lambda: program_of(self.problem, self.compiled, self.plan.data, self.experiments, meshes, self.limits),
         )
 
-    def begin(self, meshes: tuple[Mesh, ...], theta: Array) -> State:
-        """Return the first values of all unknowns."""
+    def begin(self, meshes: tuple[Mesh, ...], theta: Array, kind: str = "data") -> State:
+        """Return the first values of all unknowns; `kind` as in `solve_from`."""
         compiled, experiments = self.compiled, self.experiments
         curves = first_curves(self.problem, compiled, experiments, theta, self.last_source, self.stop)
+        if kind == "simulated":
+            curves = simulated_curves(self.problem, compiled, experiments, meshes, theta, curves)
         program = self.program(meshes)
         matrices = []
         for one, mesh, states, shape in zip(experiments, meshes, curves, program.shapes, strict=True):
@@ -275,7 +299,7 @@ class Collocation:
             rows = result[at : at + k * n_points].reshape(n_points, k)
             rows[:] = np.median(rows, axis=0)
             if not one.model.coupled:
-                rows[:, : scale.size] = scale
+                rows[:, : scale.size] = np.maximum(rows[:, : scale.size], scale)
             at += k * n_points + self._further_rows(one, program, mesh)
         return result
 
@@ -285,18 +309,19 @@ class Collocation:
         k = one.model.moving.size + one.model.equations.n_z
         return shape.observed[0] * shape.observed[1] + k * shape.consistent[1]
 
-    def _run(self, state: State, on_iteration: Callable[[float], None] | None) -> Solution:
-        compiled = self.compiled
+    @property
+    def _is_stopped(self) -> bool:
+        return self.stop is not None and self.stop.is_set()
+
+    def _run(self, state: State, done: int) -> Solution:
+        """Run IPOPT; `done` iterations were taken before."""
+        compiled, most = self.compiled, self.problem.settings.max_iterations
         start, logarithmic = compiled.theta_start, compiled.logarithmic
         lower = np.where(logarithmic, np.maximum(compiled.theta_lower, start - _WIDEST_LOG), compiled.theta_lower)
         upper = np.where(logarithmic, np.minimum(compiled.theta_upper, start + _WIDEST_LOG), compiled.theta_upper)
-
-        def ask(value: float) -> bool:
-            if on_iteration is not None:
-                on_iteration(value)
-            return self.stop is not None and self.stop.is_set()
-
-        solution = state.program.solve(state.x, (lower, upper), state.numbers, ask=ask)
+        solution = state.program.solve(
+            state.x, (lower, upper), state.numbers, ask=lambda k: self._is_stopped or done + k >= most
+        )
         state.x = np.concatenate([solution.theta, solution.unknowns])
         return solution
 

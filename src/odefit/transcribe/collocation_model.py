@@ -28,6 +28,9 @@ from odefit.transcribe.collocation_tables import TableValue
 
 Indices = npt.NDArray[np.int64]
 
+_SMALL = 1e-3
+"""Positive guesses below this are those of quantities, such as the concentration of an ion, whose logarithm is the
+better unknown: they range over powers of ten, and on the other side of zero there is another solution."""
 _DEEP = 1_000_000  # levels of an expression that are compared
 OTHERS = 'use method = "single" or "incremental"'
 """What to do where collocation cannot help."""
@@ -233,9 +236,14 @@ class _Placed:
         for key, known, x in self._calls:
             if key == called.element_hash() and ca.is_equal(known[k:], given[k:], _DEEP):
                 return x[number]
-        x = ca.SX.sym(f"{called.name()}{len(self._calls)}", k)
+        unknowns = ca.SX.sym(f"{called.name()}{len(self._calls)}", k)
+        self.unknowns += unknowns.elements()
+        parts = []
+        for unknown, guess in zip(unknowns.elements(), given[:k].elements(), strict=True):
+            is_small = guess.is_constant() and 0.0 < float(guess) < _SMALL
+            parts.append(ca.exp(unknown) if is_small else unknown)
+            self.guesses.append(ca.log(guess) if is_small else guess)
+        x = ca.vertcat(*parts)
         self._calls.append((called.element_hash(), given, x))
-        self.unknowns += x.elements()
-        self.guesses += given[:k].elements()
         self.rows += block.residual(x, ca.vertcat(ca.SX(0, 1), given[k:])).elements()
         return x[number]

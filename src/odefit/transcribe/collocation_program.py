@@ -6,7 +6,8 @@
 Unknowns are theta, on the solver's scales, and for each experiment those of `odefit.transcribe.collocation_course`.
 Each is divided by its size, and each row by its own.  Values of all slots (of which fixed parameters keep theirs),
 bounds of logit scales and all sizes are parameters of the program.  So one program serves all problems that differ in
-numbers only, as long as the elements are the same.  Derivatives are exact and sparse.
+numbers only, as long as the elements are the same.  First derivatives are exact and sparse; the Hessian is that
+of Gauss and Newton, see `_hessian`.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 _MOST_SCALAR = 20_000  # operations of all equations at all points up to which the program is made of scalars
-_WIDEST = 1e20  # what IPOPT takes for infinite
+_DAMPING = 0.01
 _LN10 = float(np.log(10.0))
 
 
@@ -47,12 +48,13 @@ NO_LIMITS = Limits()
 
 
 class _Progress(ca.Callback):
-    """Called by IPOPT after each iteration: `ask` tells from the objective whether it should end."""
+    """Called by IPOPT after each iteration: `ask` tells from their number whether it should end."""
 
     def __init__(self, n: int, m: int, k: int) -> None:
         ca.Callback.__init__(self)
-        self.ask: Callable[[float], bool] | None = None
-        self._sizes, self._count = {"x": n, "f": 1, "g": m, "lam_x": n, "lam_g": m, "lam_p": k}, 0
+        self.ask: Callable[[int], bool] | None = None
+        self.count = 0
+        self._sizes = {"x": n, "f": 1, "g": m, "lam_x": n, "lam_g": m, "lam_p": k}
         self.construct("progress", {})
 
     def get_n_in(self) -> int:
@@ -68,7 +70,8 @@ class _Progress(ca.Callback):
         return ca.Sparsity.dense(self._sizes.get(ca.nlpsol_out(i), 0), 1)
 
     def eval(self, arg: Sequence[Any]) -> list[Any]:
-        return [1 if self.ask is not None and self.ask(float(arg[1])) else 0]
+        self.count += 1
+        return [1 if self.ask is not None and self.ask(self.count - 1) else 0]
 
 
 class Numbers(NamedTuple):
@@ -176,7 +179,7 @@ class Program:
 
     def solve(
         self, x: Array, bounds: tuple[Array, Array], numbers: Numbers, *,
-        ask: Callable[[float], bool], multipliers: tuple[Array, Array] | None = None,
+        ask: Callable[[int], bool], multipliers: tuple[Array, Array] | None = None,
     ) -> Solution:  # fmt: skip
         """Solve from `x`, natural sizes, with bounds of theta."""
         n, k = x.size, self.n_theta
@@ -189,7 +192,7 @@ class Program:
         if multipliers is not None:
             given |= {"lam_x0": multipliers[0], "lam_g0": multipliers[1]}
         with self.lock:  # the solver has one callback, and one place for its statistics
-            self.progress.ask = ask
+            self.progress.ask, self.progress.count = ask, 0
             found = self.solver(**given)
             stats = self.solver.stats()
             self.progress.ask = None
@@ -259,6 +262,7 @@ def program_of(
         "expand": _operations(experiments, meshes) <= _MOST_SCALAR, "print_time": False, "error_on_fail": False,
         "iteration_callback": progress, "show_eval_warnings": False, "ipopt": IPOPT,
     }  # fmt: skip
+    options["hess_lag"] = _hessian(x, parameters, residual, g.numel(), n_theta)
     solver = ca.nlpsol(
         "collocation", "ipopt", {"x": x, "p": parameters, "f": 0.5 * ca.sumsqr(residual), "g": g}, options
     )
@@ -270,10 +274,24 @@ def program_of(
 
 IPOPT: dict[str, Any] = {
     "print_level": 0, "sb": "yes", "tol": 1e-5, "constr_viol_tol": 1e-5, "dual_inf_tol": 1e3, "compl_inf_tol": 1e-4,
-    "max_iter": 300, "mu_strategy": "monotone", "mu_init": 1e-2, "acceptable_iter": 0,
-    "warm_start_init_point": "no",
+    "max_iter": 100_000, "mu_init": 1e-2, "acceptable_iter": 0,
 }  # fmt: skip
 """Options: the answer is polished by the problem itself, so that a moderate tolerance will do."""
+
+
+def _hessian(x: Any, parameters: Any, residual: Any, n_rows: int, n_theta: int) -> Any:
+    """Return the function of the Hessian that IPOPT is given: that of Gauss and Newton, with damping of theta.
+
+    It is never indefinite, so that no step has to be corrected for that, and does without the curvature of the rows.
+    The damping is a small part of the objective, in sizes of theta: of little weight where the fit is good.
+    """
+    weight, multipliers = ca.MX.sym("lam_f"), ca.MX.sym("lam_g", n_rows)
+    slopes = ca.jacobian(residual, x)
+    of_theta = ca.sparsify(ca.DM(np.arange(x.numel()) < n_theta))
+    damping = ca.diag(_DAMPING * 0.5 * ca.sumsqr(residual) * of_theta)
+    hessian = ca.triu(weight * (slopes.T @ slopes + damping))
+    names = ["x", "p", "lam_f", "lam_g"]
+    return ca.Function("hess_lag", [x, parameters, weight, multipliers], [hessian], names, ["triu_hess_gamma_x_x"])
 
 
 def _operations(experiments: Sequence[CollocationExperiment], meshes: Sequence[Mesh]) -> int:

@@ -15,9 +15,12 @@ import numpy.typing as npt
 
 from odefit.compile import CompiledProblem
 from odefit.errors import OdefitError
+from odefit.integrate.experiment import solve_experiment
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
+from odefit.transcribe.collocation_course import point_times
 from odefit.transcribe.collocation_experiment import CollocationExperiment
+from odefit.transcribe.collocation_mesh import Mesh
 from odefit.transcribe.collocation_model import PointFunction
 from odefit.transcribe.interval_plan import IntervalPlan
 from odefit.transcribe.multiple import MultipleShooting
@@ -117,6 +120,26 @@ def _simulated(
             row[~np.isfinite(row)] = 0.0
         curves.append(Curve(np.array(times), table))
     return curves
+
+
+def simulated_curves(
+    problem: Problem,
+    compiled: CompiledProblem,
+    experiments: Sequence[CollocationExperiment],
+    meshes: Sequence[Mesh],
+    theta: Array,
+    instead: list[list[Curve]],
+) -> list[list[Curve]]:
+    """Return the solution at theta at all points as curves; `instead` where it could not be computed."""
+    result = []
+    for one, mesh, others in zip(experiments, meshes, instead, strict=True):
+        times = np.unique(np.append(one.observation.t0, point_times(*mesh.element_times())))
+        y = solve_experiment(problem, compiled, theta, one.observation.experiment, times)[1].y.T
+        known = np.isfinite(y).all(axis=0)
+        result.append(
+            [Curve(times, np.where(known, y[k], curve.at(times)[0])[None, :]) for k, curve in enumerate(others)]
+        )
+    return result
 
 
 def solved_unknowns(function: PointFunction, arguments: Sequence[Array], n: int, first: Array | None = None) -> Array:
