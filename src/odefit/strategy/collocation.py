@@ -17,16 +17,19 @@ import numpy as np
 from odefit.errors import OdefitError
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
-from odefit.solve import Solver, SolverStatus, TraceRow
+from odefit.solve import Failed, Solver, SolverStatus, TraceRow
 from odefit.strategy.attempt import Attempt
 from odefit.strategy.multiple import fit_multiple
 from odefit.strategy.result import FitResult
 from odefit.strategy.single import fit_single
+from odefit.transcribe import SingleShooting
 from odefit.transcribe.collocation import Collocated, Collocation
 
 Callback = Callable[[TraceRow], None]
 
 _WORSE = 1.05  # times the objective of collocation: then single shooting has lost the minimum
+_UNSTABLE = 100.0  # times that, at the same parameters
+_NOISE = 1e-4  # square of the noise that data have at least, relative to them: differences below are no instability
 _LARGEST_EXPONENT = 20.0  # of a share between bounds, that they differ from it
 
 
@@ -38,18 +41,21 @@ def fit_collocation(
     found = collocation.solve()
     status = _status(found)
     objective = collocation.plan.in_units(found.value)
-    first = Attempt("collocation", status, objective, found.iterations, n_data=collocation.plan.n_fitted)
     estimates = natural_start(collocation, found)
+    first = Attempt(
+        "collocation", status, objective, found.iterations, n_data=collocation.plan.n_fitted, estimates=estimates
+    )
     results: list[FitResult] = []
-    for start, method in _tries(found, estimates):
+    unstable = found.converged and _is_unstable(problem, estimates, found.value, stop)
+    for start, method in _tries(found, estimates, unstable=unstable):
         if results and _settles(results, found, objective):
             break
         one = _polished(problem.with_start(**start) if start else problem, method, solver, stop, callback)
         if one is not None:
             results.append(one)
     best = min(results, key=_rank)
-    note = " ".join(part for part in (_note(found), best.solution.note) if part)
-    attempts = (first, *(dataclasses.replace(one.attempts[0], method=one.method) for one in results))
+    note = "; ".join(part for part in (_note(found), best.solution.note) if part)
+    attempts = (first, *(dataclasses.replace(one.attempts[0], estimates=_natural(one)) for one in results))
     return FitResult(
         problem,
         dataclasses.replace(best.solution, note=note),
@@ -58,6 +64,12 @@ def fit_collocation(
         best.solver,
         attempts,
     )
+
+
+def _natural(result: FitResult) -> dict[str, float]:
+    """Return natural values of the free parameters."""
+    compiled = result.plan.compiled
+    return dict(zip(compiled.theta_names, compiled.to_natural(result.solution.x)[0].tolist(), strict=True))
 
 
 def natural_start(collocation: Collocation, found: Collocated) -> dict[str, float]:
@@ -74,13 +86,28 @@ def natural_start(collocation: Collocation, found: Collocated) -> dict[str, floa
     return dict(zip(compiled.theta_names, natural.tolist(), strict=True))
 
 
-def _tries(found: Collocated, estimates: Mapping[str, float]) -> list[tuple[Mapping[str, float], str]]:
+def _is_unstable(problem: Problem, estimates: Mapping[str, float], value: float, stop: StopFlag | None) -> bool:
+    """Tell whether single shooting loses the trajectory: from the same parameters it comes to something else."""
+    if not estimates:
+        return False
+    objective = SingleShooting(problem.with_start(**estimates), stop)
+    start = objective.compiled.theta_start
+    objective.refresh(start)
+    point = objective.evaluate(start, 0)
+    return isinstance(point, Failed) or not point.value <= _UNSTABLE * (value + objective.plan.data.norm**2 * _NOISE)
+
+
+def _tries(
+    found: Collocated, estimates: Mapping[str, float], *, unstable: bool
+) -> list[tuple[Mapping[str, float], str]]:
     """Return from where, and by which method, the answer is sought, in order."""
     if found.interrupted:
         return [(estimates, "single")]
     tries: list[tuple[Mapping[str, float], str]] = []
     if estimates:
         tries = [(estimates, "single"), (estimates, "multiple")]
+    if unstable:
+        tries.reverse()
     return tries if found.converged else [*tries, ({}, "single")]
 
 
@@ -128,5 +155,5 @@ def _note(found: Collocated) -> str:
     if not found.cause or found.interrupted:
         return ""
     if found.converged:
-        return f"Collocation converged, but {found.cause}; the estimates are those of shooting from there."
-    return f"Collocation failed ({found.cause}); the estimates are those of shooting from where it ended."
+        return f"Collocation converged, but {found.cause}; the estimates are those of shooting from there"
+    return f"Collocation failed ({found.cause}); the estimates are those of shooting from where it ended"

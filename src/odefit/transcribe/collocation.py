@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from odefit.compile import CompiledProblem, compile_problem
 from odefit.errors import FitError, UnsupportedError
+from odefit.model.kept import Kept
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.transcribe.collocation_course import columns_of, point_tables, point_times
@@ -41,11 +42,12 @@ Array = npt.NDArray[np.float64]
 
 DEFECT = 1e-2
 """Largest defect of an element that is let be: how much the change over it misses, in sizes of the states."""
-_POOR = 10.0  # times half the sum of squares that noise leaves: then there is another minimum
+_POOR = 10.0  # a datum: then the fit is so poor that other first states are tried
 _MOST_REFINEMENTS = 4
 _MOST_REORDERINGS = 12
 _MOST_PARTS = 4  # into which an element is divided at once
 _MOST_ELEMENTS = 3000
+_MOST_PROGRAMS = 16  # that are kept, for different elements
 _WIDEST_LOG = 20.0  # from the start value of a logarithm: exp(20) is more than any poor guess
 _ZERO_LENGTH = 1e-6  # of an experiment
 _PUSH = 1e-6
@@ -116,8 +118,9 @@ class Collocation:
             raise FitError("there is nothing to fit: no parameter is free; set fixed = false for at least one.")
         self.last_source = problem.measurements.value.size if last_source is None else last_source
         structure = self.compiled.structure
-        self.experiments: tuple[CollocationExperiment, ...] = problem.structure.kept.get(
-            "collocation", lambda: collocation_experiments(problem, structure, plan.data.of_experiment)
+        self.experiments, self._programs = problem.structure.kept.get(
+            "collocation",
+            lambda: (collocation_experiments(problem, structure, plan.data.of_experiment), Kept(_MOST_PROGRAMS)),
         )
         self.parts: list[dict[Key, int]] = [{} for _ in self.experiments]
         self.pushed: list[dict[Key, float]] = [{} for _ in self.experiments]
@@ -135,7 +138,10 @@ class Collocation:
         return dataclasses.replace(better, iterations=total, interrupted=other.interrupted)
 
     def is_poor(self, value: float) -> bool:
-        """Tell whether an objective is far from what a fit should reach: the data are hardly explained."""
+        """Tell whether an objective is far from what a fit should reach: the data are hardly explained.
+
+        Without standard deviations this is more than half of the variation of the weighted data about their mean.
+        """
         data, plan = self.plan.data, self.plan
         if plan.absolute:
             return value > _POOR * plan.n_fitted
@@ -193,8 +199,8 @@ class Collocation:
 
     def program(self, meshes: tuple[Mesh, ...]) -> Program:
         """Return the program for these elements."""
-        key = ("collocation", tuple(mesh.signature for mesh in meshes), self.limits)
-        return self.problem.structure.kept.get(
+        key = (tuple(mesh.signature for mesh in meshes), self.limits)
+        return self._programs.get(
             key,
             lambda: program_of(self.problem, self.compiled, self.plan.data, self.experiments, meshes, self.limits),
         )

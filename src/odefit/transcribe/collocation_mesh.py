@@ -34,6 +34,8 @@ Key = tuple[Any, ...]
 
 MOST_AT_DATA = 40
 """Distinct times of data in an experiment up to which all of them are breaks."""
+_DATA_OF_ELEMENT = 3
+_MOST_PARTS = 5  # of an interval at first
 _SAMPLES = 400  # of a switch that is no straight line, in an interval between known breaks
 _BISECTIONS = 60
 _MOST_BREAKS = 2000
@@ -134,7 +136,7 @@ def mesh_of(one: CollocationExperiment, q: Array, parts: dict[Key, int], pushed:
     Parameters
     ----------
     parts
-        Elements between two breaks, by the keys of these; 1 where nothing is said.
+        Elements between two breaks, by the keys of these; where nothing is said, as many as data need.
     pushed
         By what moments are taken to be later than they are: so the order at a time that two share is chosen.
     """
@@ -150,7 +152,9 @@ def mesh_of(one: CollocationExperiment, q: Array, parts: dict[Key, int], pushed:
     inputs = np.array(
         [_inputs(one, p, 0.5 * (a.time + b.time), levels) for a, b in zip(breaks, breaks[1:], strict=False)]
     ).reshape(max(0, len(breaks) - 1), _n_inputs(one))
-    count = tuple(parts.get((a.key, b.key), 1) for a, b in zip(breaks, breaks[1:], strict=False))
+    count = tuple(
+        parts.get((a.key, b.key), _first_parts(one, a.time, b.time)) for a, b in zip(breaks, breaks[1:], strict=False)
+    )
     mesh = Mesh(tuple(breaks), inputs, count, ())
     return Mesh(mesh.breaks, inputs, count, tuple(_places(one, mesh)))
 
@@ -191,6 +195,13 @@ def _data_breaks(one: CollocationExperiment, *, everything: bool) -> Array:
     chosen = np.unique(np.linspace(0, times.size - 1, MOST_AT_DATA).round().astype(int))
     after = o.times[o.after.astype(bool)] if o.after.size else np.empty(0)
     return np.union1d(times[chosen], after)
+
+
+def _first_parts(one: CollocationExperiment, begin: float, end: float) -> int:
+    """Return into how many elements an interval is divided at first: a cubic follows a few data only."""
+    times = np.unique(one.observation.times)
+    inside = int(np.sum((times > begin) & (times < end)))
+    return min(_MOST_PARTS, 1 + inside // _DATA_OF_ELEMENT)
 
 
 def _n_inputs(one: CollocationExperiment) -> int:

@@ -33,8 +33,8 @@ from odefit.transcribe.observation import Observations
 Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
-_MOST_SCALAR = 20_000  # operations of all equations at all points up to which the program is made of scalars
-_DAMPING = 0.01
+_MOST_SCALAR = 300_000  # operations of all equations at all points up to which the program is made of scalars
+_DAMPING = 0.01  # of the objective
 _LN10 = float(np.log(10.0))
 
 
@@ -274,9 +274,10 @@ def program_of(
 
 IPOPT: dict[str, Any] = {
     "print_level": 0, "sb": "yes", "tol": 1e-5, "constr_viol_tol": 1e-5, "dual_inf_tol": 1e3, "compl_inf_tol": 1e-4,
-    "max_iter": 100_000, "mu_init": 1e-2, "acceptable_iter": 0,
+    "max_iter": 100_000, "mu_init": 1e-2, "acceptable_iter": 0, "mumps_pivtol": 1e-2,
 }  # fmt: skip
-"""Options: the answer is polished by the problem itself, so that a moderate tolerance will do."""
+"""Options: the answer is polished by the problem itself, so that a moderate tolerance will do.  Iterations are counted
+by the callback.  With smaller pivots than that, signs of eigenvalues are miscounted where few unknowns are free."""
 
 
 def _hessian(x: Any, parameters: Any, residual: Any, n_rows: int, n_theta: int) -> Any:
