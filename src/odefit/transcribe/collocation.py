@@ -49,7 +49,7 @@ _MOST_PARTS = 4  # into which an element is divided at once
 _MOST_ELEMENTS = 3000
 _MOST_PROGRAMS = 16  # that are kept, for different elements
 _WIDEST_LOG = 20.0  # from the start value of a logarithm: exp(20) is more than any poor guess
-_ZERO_LENGTH = 1e-6  # of an experiment
+_ZERO_LENGTH = 1e-3  # of an experiment: IPOPT keeps some distance from its limits
 _PUSH = 1e-6
 
 
@@ -383,7 +383,7 @@ class Collocation:
             q = self.compiled.slot_values(theta)[0][one.gather]
             for k in np.flatnonzero((np.diff(times) <= small) & mesh.is_moving):
                 first, second = mesh.breaks[k], mesh.breaks[k + 1]
-                later = _PUSH * (times[-1] - times[0])
+                later = times[k + 1] - times[k] + _PUSH * (times[-1] - times[0])
                 for key, by in ((first.key, later), (second.key, -later)):
                     moves = (first if key == first.key else second).expression is not None
                     if moves and key not in pushed and k > 0:

@@ -150,7 +150,10 @@ def mesh_of(one: CollocationExperiment, q: Array, parts: dict[Key, int], pushed:
     if len(breaks) > _MOST_BREAKS:
         return f"there are more than {_MOST_BREAKS} times at which something changes"
     inputs = np.array(
-        [_inputs(one, p, 0.5 * (a.time + b.time), levels) for a, b in zip(breaks, breaks[1:], strict=False)]
+        [
+            _inputs(one, p, 0.5 * (a.time + b.time), levels, breaks, pushed)
+            for a, b in zip(breaks, breaks[1:], strict=False)
+        ]
     ).reshape(max(0, len(breaks) - 1), _n_inputs(one))
     count = tuple(
         parts.get((a.key, b.key), _first_parts(one, a.time, b.time)) for a, b in zip(breaks, breaks[1:], strict=False)
@@ -218,7 +221,7 @@ def _with_switches(
     for a, b in zip(breaks, breaks[1:], strict=False):
         if not a.time < b.time:
             continue
-        u = _inputs(one, p, 0.5 * (a.time + b.time), level - 1)
+        u = _inputs(one, p, 0.5 * (a.time + b.time), level - 1, breaks, pushed)
         for j in np.flatnonzero(np.array(split.level) == level):
             for whole, time in _zeros(one, p, u, int(j), a.time, b.time):
                 expression = one.zero_of_switch(int(j), u, whole)
@@ -270,8 +273,13 @@ def _bisected(
     return 0.5 * (low + high)
 
 
-def _inputs(one: CollocationExperiment, p: Array, time: float, most: int) -> Array:
-    """Return the inputs of switches up to a level, at a time within an interval; the others are zero."""
+def _inputs(
+    one: CollocationExperiment, p: Array, time: float, most: int, breaks: list[Break], pushed: dict[Key, float]
+) -> Array:
+    """Return the inputs of switches up to a level, at a time within an interval; the others are zero.
+
+    A switch is asked for its value as much earlier as its zero is taken to be later than it is.
+    """
     split = one.model.split
     u = np.zeros(_n_inputs(one))
     if split is None:
@@ -279,7 +287,10 @@ def _inputs(one: CollocationExperiment, p: Array, time: float, most: int) -> Arr
     for level in range(1, most + 1):
         for i, j in enumerate(split.switch_of):
             if split.level[j] == level:
-                u[i] = _value(split.kind[i], float(one.switch(np.array([time]), p, u, j)[0]))
+                own = [b for b in breaks if b.key[:2] == ("switch", j)]
+                nearest = min(own, key=lambda b: abs(b.time - time), default=None)
+                shift = 0.0 if nearest is None else pushed.get(nearest.key, 0.0)
+                u[i] = _value(split.kind[i], float(one.switch(np.array([time - shift]), p, u, j)[0]))
     return u
 
 

@@ -241,7 +241,7 @@ class _Placed:
         parts = []
         for unknown, guess in zip(unknowns.elements(), given[:k].elements(), strict=True):
             is_small = guess.is_constant() and 0.0 < float(guess) < _SMALL
-            parts.append(ca.exp(unknown) if is_small else unknown)
+            parts.append(ca.exp(ca.SX(unknown)) if is_small else ca.SX(unknown))
             self.guesses.append(ca.log(guess) if is_small else guess)
         x = ca.vertcat(*parts)
         self._calls.append((called.element_hash(), given, x))

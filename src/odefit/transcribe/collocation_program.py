@@ -34,7 +34,7 @@ Array = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 _MOST_SCALAR = 300_000  # operations of all equations at all points up to which the program is made of scalars
-_DAMPING = 0.01  # of the objective
+_DAMPING = 0.03  # of the objective
 _LN10 = float(np.log(10.0))
 
 
