@@ -34,7 +34,7 @@ Key = tuple[Any, ...]
 
 MOST_AT_DATA = 40
 """Distinct times of data in an experiment up to which all of them are breaks."""
-_DATA_OF_ELEMENT = 3
+_DATA_OF_ELEMENT = 1
 _MOST_PARTS = 5  # of an interval at first
 _SAMPLES = 400  # of a switch that is no straight line, in an interval between known breaks
 _BISECTIONS = 60
