@@ -238,10 +238,11 @@ class _Placed:
                 return x[number]
         unknowns = ca.SX.sym(f"{called.name()}{len(self._calls)}", k)
         self.unknowns += unknowns.elements()
-        parts = []
-        for unknown, guess in zip(unknowns.elements(), given[:k].elements(), strict=True):
+        parts: list[Any] = []
+        for i in range(k):
+            unknown, guess = unknowns[i], given[i]
             is_small = guess.is_constant() and 0.0 < float(guess) < _SMALL
-            parts.append(ca.exp(ca.SX(unknown)) if is_small else ca.SX(unknown))
+            parts.append(ca.exp(unknown) if is_small else unknown)
             self.guesses.append(ca.log(guess) if is_small else guess)
         x = ca.vertcat(*parts)
         self._calls.append((called.element_hash(), given, x))

@@ -235,7 +235,8 @@ def program_of(
     shapes = tuple(shapes_of(one, mesh) for one, mesh in zip(experiments, meshes, strict=True))
     sizes = [sum(rows * columns for rows, columns in shape) for shape in shapes]
     n_theta, n = structure.n_theta, structure.n_theta + sum(sizes)
-    x, slots = ca.MX.sym("x", n), ca.MX.sym("slots", len(structure.slot_names))
+    x: Any = ca.MX.sym("x", n)
+    slots = ca.MX.sym("slots", len(structure.slot_names))
     lower, upper, size = ca.MX.sym("lower", n_theta), ca.MX.sym("upper", n_theta), ca.MX.sym("size", n)
     every = x * size
     q = natural_slots(structure, every[:n_theta], slots, lower, upper)
@@ -247,19 +248,25 @@ def program_of(
     penalty = penalty_function(problem)
     if penalty is not None:
         light.append(penalty.value(0, q, structure.penalty_constants, ca.DM(0, 1)))
-    residual = ca.vertcat(*light) if light else ca.MX(0, 1)
+    residual: Any = ca.vertcat(*light) if light else ca.MX(0, 1)
     equations = ca.vertcat(*(row for course in courses for row in course.rows))
     lengths = [length for course in courses for length in course.lengths]
-    g = ca.vertcat(equations, *exact, *least, *lengths)
+    g: Any = ca.vertcat(equations, *exact, *least, *lengths)
     row_size = ca.MX.sym("row_size", g.numel())
-    parameters = ca.vertcat(slots, lower, upper, size, row_size)
+    parameters: Any = ca.vertcat(slots, lower, upper, size, row_size)
     n_least, n_lengths = sum(one.numel() for one in least), len(lengths)
     is_equality = np.ones(g.numel(), dtype=bool)
     is_equality[g.numel() - n_least - n_lengths :] = False
     g = g / row_size
+    outputs = [part for course in courses for part in course.known]
+    known = ca.Function("known", [x, parameters], outputs)
+    if _operations(experiments, meshes) <= _MOST_SCALAR:
+        whole = ca.Function("whole", [x, parameters], [residual, g]).expand()
+        x, parameters = ca.SX.sym("x", n), ca.SX.sym("p", parameters.numel())
+        residual, g = whole(x, parameters)
     progress = _Progress(n, g.numel(), parameters.numel())
     options = {
-        "expand": _operations(experiments, meshes) <= _MOST_SCALAR, "print_time": False, "error_on_fail": False,
+        "print_time": False, "error_on_fail": False,
         "iteration_callback": progress, "show_eval_warnings": False, "ipopt": IPOPT,
     }  # fmt: skip
     options["hess_lag"] = _hessian(x, parameters, residual, g.numel(), n_theta)
@@ -267,8 +274,6 @@ def program_of(
         "collocation", "ipopt", {"x": x, "p": parameters, "f": 0.5 * ca.sumsqr(residual), "g": g}, options
     )
     jacobian = ca.Function("jacobian", [x, parameters], [ca.jacobian(g, x)])
-    outputs = [part for course in courses for part in course.known]
-    known = ca.Function("known", [x, parameters], outputs)
     return Program(solver, jacobian, known, progress, n_theta, shapes, equations.numel(), n_lengths, is_equality)
 
 
@@ -286,7 +291,8 @@ def _hessian(x: Any, parameters: Any, residual: Any, n_rows: int, n_theta: int) 
     It is never indefinite, so that no step has to be corrected for that, and does without the curvature of the rows.
     The damping is a small part of the objective, in sizes of theta: of little weight where the fit is good.
     """
-    weight, multipliers = ca.MX.sym("lam_f"), ca.MX.sym("lam_g", n_rows)
+    kind: Any = ca.SX if isinstance(x, ca.SX) else ca.MX
+    weight, multipliers = kind.sym("lam_f"), kind.sym("lam_g", n_rows)
     slopes = ca.jacobian(residual, x)
     of_theta = ca.sparsify(ca.DM(np.arange(x.numel()) < n_theta))
     damping = ca.diag(_DAMPING * 0.5 * ca.sumsqr(residual) * of_theta)
