@@ -223,7 +223,7 @@ def test_refusal(name):
         of.fit(make())
 
 
-@pytest.mark.parametrize("method", ["multiple", "collocation"])
+@pytest.mark.parametrize("method", ["auto"])
 def test_planned_methods_are_refused(method):
     with pytest.raises(UnsupportedError, match=f"not supported yet: method '{method}'"):
         of.fit(of.load(path_of("barnes")), method=method)

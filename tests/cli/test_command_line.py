@@ -156,10 +156,10 @@ BAD_INPUT = {
         "there is no method 'sinlge'; did you mean 'single'?",
     ),
     "planned method": (
-        ["demo", "barnes", "--method", "multiple"],
+        ["demo", "barnes", "--method", "auto"],
         None,
         CSV,
-        "not supported yet: method 'multiple'",
+        "not supported yet: method 'auto'",
     ),
     "unknown demo": (
         ["demo", "barns"],

@@ -19,10 +19,15 @@ _LONGEST_EXAMPLE = 160  # characters
 
 
 def horizons_table(result: FitResult) -> list[str]:
-    """Return the horizons with iterations and estimates, and what they cost on all data; nothing for a single fit."""
+    """Return the horizons with iterations and estimates, and what they cost on all data; nothing for a single fit.
+
+    Attempts without horizons are listed by their methods.
+    """
     attempts = result.attempts
     if len(attempts) < 2:
         return []
+    if not any(math.isfinite(attempt.horizon) for attempt in attempts):
+        return _methods_table(result)
     left_out = max(len(attempts) - _MOST_HORIZONS, 0)
     shown: list[Attempt | None] = list(attempts)
     if left_out:
@@ -34,6 +39,17 @@ def horizons_table(result: FitResult) -> list[str]:
     rows = [[*head, *names], *(_horizon_row(attempt, names, len(head), moved) for attempt in shown)]
     total = f"{result.iterations} iterations, equivalent to {result.equivalent_iterations:.3g} on all data"
     return [*grid(rows, len(head)), total]
+
+
+def _methods_table(result: FitResult) -> list[str]:
+    """Return the fits by different methods, one after the other."""
+    names = list(result.plan.names)
+    head = ["method", "status", "iterations", "objective"]
+    rows = [
+        [one.method, str(one.status), str(one.iterations), f"{one.objective:.6g}", *_estimates(one.estimates, names)]
+        for one in result.attempts
+    ]
+    return grid([[*head, *names], *rows], len(head))
 
 
 def _horizon_row(attempt: Attempt | None, names: list[str], n_head: int, moved: bool) -> list[str]:

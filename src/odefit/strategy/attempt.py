@@ -43,6 +43,8 @@ class Attempt:
             "status": self.status,
             "objective": self.objective,
         }
+        if self.estimates and not math.isfinite(self.horizon):
+            result |= {"iterations": self.iterations, "estimates": dict(self.estimates)}
         if math.isfinite(self.horizon):
             result |= {
                 "horizon": self.horizon,

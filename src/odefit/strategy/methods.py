@@ -9,6 +9,7 @@ from odefit.errors import ProblemError, UnsupportedError, nearest
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.solve import Solver, TraceRow, solver_named
+from odefit.strategy.collocation import fit_collocation
 from odefit.strategy.incremental import fit_incremental, fit_incremental_dense
 from odefit.strategy.multiple import fit_multiple
 from odefit.strategy.result import FitResult
@@ -20,9 +21,10 @@ METHODS: dict[str, Callable[..., FitResult]] = {
     "incremental": fit_incremental,
     "incremental-dense": fit_incremental_dense,
     "multiple": fit_multiple,
+    "collocation": fit_collocation,
 }
 """Name to ``fit(problem, solver, stop, callback)``."""
-_PLANNED = ("auto", "collocation")
+_PLANNED = ("auto",)
 
 
 def fit_by(
