@@ -108,7 +108,7 @@ def _tries(
         tries = [(estimates, "single"), (estimates, "multiple")]
     if unstable:
         tries.reverse()
-    return tries if found.converged else [*tries, ({}, "single")]
+    return tries if found.converged else [*tries[:1], ({}, "single"), *tries[1:]]
 
 
 def _polished(
@@ -128,7 +128,9 @@ def _settles(results: list[FitResult], found: Collocated, objective: float) -> b
     last = min(results, key=_rank)
     if last.status == SolverStatus.INTERRUPTED:
         return True
-    if not found.converged or found.cause:
+    if not found.converged:  # nothing is known of its estimates: the start values are tried, too
+        return last.converged and len(results) > 1
+    if found.cause:
         return last.converged
     slack = _WORSE * objective + 1e-12
     return math.isfinite(last.objective) and last.objective <= slack and last.status != SolverStatus.FAILED
