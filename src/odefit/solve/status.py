@@ -43,8 +43,8 @@ _MEANINGS = {
         _OTHER_STARTS,
     ),
     SolverStatus.INFEASIBLE: (
-        "data of infinite weight could not be met",
-        "Give these data a finite weight, or free more parameters.",
+        "rules, or data of infinite weight, could not be met",
+        "Look for rules that contradict each other, the bounds or the data; free more parameters, or try other starts.",
     ),
     SolverStatus.STALLED: (
         "no step, however short, reduces the objective further",

@@ -17,6 +17,7 @@ import numpy as np
 from odefit.errors import OdefitError
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
+from odefit.problem.constrained import constrained
 from odefit.solve import Failed, Solver, SolverStatus, TraceRow
 from odefit.strategy.attempt import Attempt
 from odefit.strategy.multiple import fit_multiple
@@ -24,6 +25,7 @@ from odefit.strategy.result import FitResult
 from odefit.strategy.single import fit_single
 from odefit.transcribe import SingleShooting
 from odefit.transcribe.collocation import Collocated, Collocation
+from odefit.transcribe.collocation_program import Limits
 
 Callback = Callable[[TraceRow], None]
 
@@ -37,7 +39,7 @@ def fit_collocation(
     problem: Problem, solver: Solver, stop: StopFlag | None = None, callback: Callback | None = None
 ) -> FitResult:
     """Fit by collocation, and polish the estimates by shooting."""
-    collocation = Collocation(problem, stop)
+    collocation = _collocation_of(problem, stop)
     found = collocation.solve()
     status = _status(found)
     objective = collocation.plan.in_units(found.value)
@@ -63,7 +65,18 @@ def fit_collocation(
         "collocation",
         best.solver,
         attempts,
+        rules=best.rules,
+        placed=best.placed,
     )
+
+
+def _collocation_of(problem: Problem, stop: StopFlag | None) -> Collocation:
+    """Return the program of a problem, which has its rules among the equations and limits."""
+    with_rules = constrained(problem)
+    if with_rules is None:
+        return Collocation(problem, stop)
+    limits = {row.measurement for row in with_rules.rows if with_rules.constraints[row.constraint].at_least}
+    return Collocation(with_rules.problem, stop, Limits(frozenset(limits)), len(problem.measurements))
 
 
 def _natural(result: FitResult) -> dict[str, float]:

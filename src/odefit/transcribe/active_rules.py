@@ -46,7 +46,7 @@ class RuleReport(NamedTuple):
     Attributes
     ----------
     text, experiment, time
-        The rule; where it holds ("": everywhere), and when (NaN: always).
+        The rule; where it holds ("": everywhere), and when (NaN: always, or at times that are estimated).
     value
         Greater minus less side.
     state, multiplier
@@ -206,7 +206,8 @@ class _Program:
             several = len(rules.constrained.problem.experiments) > 1 and not rules.constrained.is_everywhere(number)
             natural = float(value / (rules.weights[row] * factor[row]))
             of_rule = float(multiplier[row] * rules.weights[row] * factor[row] / objective.plan.factor**2)
-            reports.append(RuleReport(constraint.text, name if several else "", one.time, natural, state, of_rule))
+            time = math.nan if number in rules.constrained.moving else one.time
+            reports.append(RuleReport(constraint.text, name if several else "", time, natural, state, of_rule))
             if state in (HOLDS, ACTIVE):
                 holding.append(row)
         return ActiveSet(tuple(reports), np.array(holding, np.int64), tuple(dict.fromkeys(wrong)))
