@@ -10,6 +10,7 @@ import odefit as of
 from odefit.gallery import load
 from odefit.report.plots.files import png
 from odefit.report.plots.fit import plot_fit
+from odefit.report.plots.nodes import plot_nodes
 from odefit.report.plots.multistart import plot_parameters, plot_waterfall
 
 FOLDER = Path(__file__).parent / "pictures"
@@ -28,6 +29,7 @@ def pictures() -> dict[str, Callable[[], bytes]]:
     return {
         "barnes.png": lambda: fitted("barnes"),
         "arrhenius.png": lambda: fitted("arrhenius"),
+        "nodes.png": lambda: png(plot_nodes, of.fit(load("lorenz")), dpi=DPI),
         "waterfall.png": lambda: from_many("barnes", plot_waterfall),
         "parameters.png": lambda: from_many("barnes", plot_parameters),
     }
