@@ -115,6 +115,7 @@ class _Multiple:
 
 def _picked(way: list[Array]) -> tuple[Array, ...]:
     """Return the first, some and the last of the points of a way; most happens in the first steps."""
+    way = [x for k, x in enumerate(way) if not k or not np.array_equal(x, way[k - 1])]
     last = len(way) - 1
     return tuple(way[k].copy() for k in sorted({min(k, last) for k in (*_SHOWN, last // 2, last)}))
 

@@ -480,7 +480,7 @@ class FitResult:
         Returns
         -------
         array of Axes
-            A row for each observable, a column for the start, a point on the way and the end.
+            A row for each observable, a column for the start, one of the first steps, and the end.
         """
         from odefit.report.plots.nodes import plot_nodes
 

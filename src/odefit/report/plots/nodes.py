@@ -1,6 +1,6 @@
 """The picture of multiple shooting: trajectories from node to node, and how their gaps close on the way.
 
-A row of panels for each observable, a column for the start, the first step, and the end.  Every interval is a piece of
+A row of panels for each observable, a column for the start, a first step, and the end.  Every interval is a piece of
 its own, with a dot at the node where it begins.
 """
 
@@ -86,12 +86,12 @@ def plot_nodes(
 
 
 def _picked(n: int) -> list[int]:
-    """Return which points of the way are shown: start, first step, end."""
+    """Return which points of the way are shown: start, one of the first steps, end."""
     return sorted({0, min(1, n - 1), n - 1})
 
 
 def _title(k: int, n: int) -> str:
-    return "start" if k == 0 else "end" if k == n - 1 else "after the first step"
+    return "start" if k == 0 else "end" if k == n - 1 else "on the way"
 
 
 def _times(result: FitResult, e: int) -> tuple[Array, list[slice]]:
