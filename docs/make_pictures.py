@@ -29,7 +29,7 @@ def pictures() -> dict[str, Callable[[], bytes]]:
     return {
         "barnes.png": lambda: fitted("barnes"),
         "arrhenius.png": lambda: fitted("arrhenius"),
-        "nodes.png": lambda: png(plot_nodes, of.fit(load("lorenz")), dpi=DPI),
+        "nodes.png": lambda: png(plot_nodes, of.fit(load("lorenz")), dpi=0.85 * DPI),
         "waterfall.png": lambda: from_many("barnes", plot_waterfall),
         "parameters.png": lambda: from_many("barnes", plot_parameters),
     }
