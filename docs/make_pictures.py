@@ -10,8 +10,8 @@ import odefit as of
 from odefit.gallery import load
 from odefit.report.plots.files import png
 from odefit.report.plots.fit import plot_fit
-from odefit.report.plots.nodes import plot_nodes
 from odefit.report.plots.multistart import plot_parameters, plot_waterfall
+from odefit.report.plots.nodes import plot_nodes
 
 FOLDER = Path(__file__).parent / "pictures"
 DPI = 100.0

@@ -69,19 +69,20 @@ class IntervalShooter(Shooter):
 
     def end_of(self, theta: Array, k: int) -> Array | Shot:
         """Return the state that interval `k` hands over, or how it failed; node states behind it are lost."""
-        row = self._intervals.chain[k]
-        first, n = int(row[HANDOVER]), int(row[N_STATES])
-        at = int(self._intervals.chain[k + 1, NODE])
+        plan, i = self._intervals, self._intervals.first_task + k
+        first, n = int(plan.chain[k, HANDOVER]), int(plan.chain[k, N_STATES])
+        if first < 0:  # the last of its experiment
+            n = 0
+        at = int(plan.chain[k + 1, NODE]) if n else 0
         self.states[at : at + n], weights = 0.0, self.weights[at : at + n].copy()
         self.weights[at : at + n] = 1.0
-        i = self._intervals.first_task + k
-        shot = self._shoot(i, i + 1, theta, 0, False, *self._shoot_to)
+        shot = self._shoot(i, i + 1, theta, 1, False, *self._shoot_to)
         self.weights[at : at + n] = weights
         return shot if shot.failed >= 0 else self._shoot_to[0][first : first + n].copy()
 
     def _rows(self) -> tuple[Array, Array, Array]:
         plan = self._intervals
-        return np.empty(plan.n_rows), np.empty(0), np.empty((0, plan.width))
+        return np.empty(plan.n_rows), np.empty(plan.whole.n_data), np.empty((plan.n_rows, plan.width))
 
 
 class _Names:

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from odefit.native.calls import call_observe
 from odefit.native.kernel import kernel
+from odefit.solve.node_elimination import N_STATES, NODE
 from odefit.transcribe.argument_value import argument_value
 from odefit.transcribe.multiple import MultipleShooting
 from odefit.transcribe.observation import Observation
@@ -28,6 +29,7 @@ Indices = npt.NDArray[np.int64]
 
 _MOST_CORRECTIONS = 8
 _HALVINGS = 6
+_SHARES = (0.5, 0.2, 0.05, 0.0)  # of a correction that is too much
 _CLOSE = 1e-6  # of a datum's size: near enough
 
 
@@ -163,36 +165,70 @@ def start_of_nodes(objective: MultipleShooting, theta: Array, kind: str, last_so
     last_source
         Measurements of the problem from this one on are rules, no data.
     """
-    plan, shooter = objective.intervals, objective.shooter
-    failed: dict[int, Shot] = {}
-    shooter.states[:] = 0.0
-    begun = shooter.begin(theta)
-    states, sizes = np.zeros(plan.n_node_states), np.zeros(plan.n_node_states)
-    data, y, typical, first_node = None, np.empty(0), np.empty(0), 0
-    for k, one in enumerate(plan.intervals):
-        o, row = one.observation, plan.chain[k]
-        if one.is_first:
-            experiment = plan.whole.data.of_experiment[one.whole]
-            data = _Data(objective, experiment, theta, last_source)
-            y = objective.compiled.parameters(theta, o.experiment).y0
-            typical = np.abs(y)
-            first_node = int(plan.chain[k + 1, 3]) if not one.is_last else 0
-        if one.is_last:
-            continue
-        assert data is not None
-        end = begun if begun.failed >= 0 else shooter.end_of(theta, k)
+    return _Walk(objective, theta, kind, last_source).run()
+
+
+class _Walk:
+    """The way from node to node.
+
+    From a state as measured an interval may lead nowhere: noise makes a small concentration negative, say.  Then its
+    node moves back towards the state that was handed over.
+    """
+
+    def __init__(self, objective: MultipleShooting, theta: Array, kind: str, last_source: int) -> None:
+        self._objective, self._theta, self._kind, self._last_source = objective, theta, kind, last_source
+        self._plan, self._shooter = objective.intervals, objective.shooter
+        n = self._plan.n_node_states
+        self._states, self._sizes = np.zeros(n), np.zeros(n)
+        self._failed: dict[int, Shot] = {}
+        self._handed = np.empty(0)  # the state at the present node before it was corrected
+
+    def run(self) -> StartOfNodes:
+        """Walk through all experiments."""
+        self._shooter.states[:] = 0.0
+        begun = self._shooter.begin(self._theta)
+        data, y, typical, first_node = None, np.empty(0), np.empty(0), 0
+        for k, one in enumerate(self._plan.intervals):
+            if one.is_first:
+                experiment = self._plan.whole.data.of_experiment[one.whole]
+                data = _Data(self._objective, experiment, self._theta, self._last_source)
+                y = self._objective.compiled.parameters(self._theta, one.observation.experiment).y0
+                typical, self._handed = np.abs(y), y
+                first_node = int(self._plan.chain[k + 1, NODE]) if not one.is_last else 0
+            end = begun if begun.failed >= 0 else self._end_of(k, y)
+            if one.is_last:
+                continue
+            assert data is not None
+            end = y if isinstance(end, Shot) else end
+            typical = np.maximum(typical, np.abs(end))
+            self._handed = y if self._kind == "data" else end
+            time = self._plan.intervals[k + 1].observation.t0
+            y = self._handed if self._kind == "simulated" else data.corrected(time, self._handed, typical)
+            typical = np.maximum(typical, np.abs(y))
+            at, n = self._put(k + 1, y)
+            if self._plan.intervals[k + 1].is_last:
+                size = np.where(typical > 0.0, typical, 1.0)
+                self._sizes[first_node : at + n] = np.tile(size, (at + n - first_node) // n)
+        return StartOfNodes(self._states, self._sizes, self._failed)
+
+    def _put(self, k: int, y: Array) -> tuple[int, int]:
+        """Let interval `k` begin with `y`; return where that stands, and how many states there are."""
+        at, n = int(self._plan.chain[k, NODE]), int(self._plan.chain[k, N_STATES])
+        self._states[at : at + n] = self._shooter.states[at : at + n] = y
+        return at, n
+
+    def _end_of(self, k: int, y: Array) -> Array | Shot:
+        """Return the state that interval `k` hands over, its node moved if need be, or how it failed."""
+        end = self._shooter.end_of(self._theta, k)
+        if isinstance(end, Shot) and self._plan.chain[k, NODE] >= 0 and not np.array_equal(y, self._handed):
+            first = end
+            for share in _SHARES:
+                self._put(k, self._handed + share * (y - self._handed))
+                end = self._shooter.end_of(self._theta, k)
+                if not isinstance(end, Shot):
+                    return end
+            self._put(k, y)
+            end = first
         if isinstance(end, Shot):
-            failed[k] = end
-            end = y
-        elif kind == "data":
-            end = np.where(np.isfinite(end), end, y)
-        typical = np.maximum(typical, np.abs(end))
-        time = plan.intervals[k + 1].observation.t0
-        source = y if kind == "data" else end
-        y = source if kind == "simulated" else data.corrected(time, source, typical)
-        typical = np.maximum(typical, np.abs(y))
-        at, n = int(plan.chain[k + 1, 3]), int(row[4])
-        states[at : at + n] = shooter.states[at : at + n] = y
-        if plan.intervals[k + 1].is_last:
-            sizes[first_node : at + n] = np.tile(np.where(typical > 0.0, typical, 1.0), (at + n - first_node) // n)
-    return StartOfNodes(states, sizes, failed)
+            self._failed[k] = end
+        return end
