@@ -209,7 +209,7 @@ def find_directions(factor: Array, active: Flags, equality_rows: Array | None = 
     lost = basis @ vt[~good].T
     fixed = ~np.any(np.abs(basis) > 1e-12, axis=1) if equality_rows is not None else np.zeros(free.size, dtype=bool)
     parameters = np.zeros(n, dtype=bool)
-    parameters[free] = ((norms == 0) & ~fixed) | np.any(np.abs(lost) > takes_part(n), axis=1)
+    parameters[free] = ((sizes == 0) & ~fixed) | np.any(np.abs(lost) > takes_part(n), axis=1)
     return Directions(
         root=_spread_out((basis @ (vt[good].T / w[good])) / safe[:, None], free, n),
         lost=_spread_out(lost / safe[:, None], free, n),
