@@ -130,7 +130,7 @@ class NodeSteps:
         z = self._nodes.expand(theta)
         head = np.abs(np.diag(border.R))[: self._linear.q]
         negligible, most = 2.0 * math.sqrt(damping), float(np.max(head, initial=0.0))
-        rank = int(np.sum(head > negligible)) + self._linear.n - self._linear.q
+        rank = int(np.sum(head[~held] > negligible)) + self._linear.n - self._linear.q
         condition = float(np.min(head)) / most if most > 0.0 else 1.0
         return _Solved(z, held, rank, condition)
 
