@@ -43,8 +43,8 @@ def with_words(end: Ended, objective: MultipleShooting) -> SolverResult:
 def _of_rules(end: Ended, violated: list[RuleReport]) -> str:
     """Say which rules are not met."""
     if len(end.contradictory) > 1:
-        named = ", ".join(f'"{text}"' for text in end.contradictory[:_MOST_NAMED])
-        return f"these rules contradict each other: {named}"
+        more = f" and {n - _MOST_NAMED} more" if (n := len(end.contradictory)) > _MOST_NAMED else ""
+        return f"these rules contradict each other: {', '.join(end.contradictory[:_MOST_NAMED])}{more}"
     texts = [f'"{rule.text}"{place_of(rule)} by {abs(rule.value):.3g}' for rule in violated[:_MOST_NAMED]]
     more = f" and {len(violated) - _MOST_NAMED} more" if len(violated) > _MOST_NAMED else ""
     return f"rules could not be met: missed are {', '.join(texts)}{more}"
