@@ -292,7 +292,7 @@ def check_constraints(problem: Problem) -> None:
                 f'the rule "{one.constraint.text}" with a value per measurement; use what is the same in an experiment'
             )
         names = names_in(model.resolve([one.expression])[0])
-        if one.kind == PARAMETERS and not names:
+        if one.kind == PARAMETERS and not names and not _differs(problem, one):
             raise ProblemError(f'the rule "{one.constraint.text}" has no parameter and no state; remove it.')
 
 
