@@ -163,17 +163,15 @@ class NodeSteps:
         return theta, held
 
     def _softened(self, border: Border, rows: Array, least: Array) -> tuple[Array, Flags]:
-        """Solve with exact rows as heavy ones, where no step can meet all of them; no limit gets worse than it is."""
+        """Solve with exact rows as heavy ones, where no step can meet all of them.
+
+        What says how limits follow from the unknowns is among these rows, so that limits are missed as well.
+        """
         size = np.linalg.norm(border.exact, axis=1)
         weight = _SOFT * float(np.max(np.abs(border.R), initial=1.0)) / np.where(size > 0.0, size, 1.0)
         stacked = np.vstack([border.R, weight[:, None] * border.exact])
         q, r = np.linalg.qr(stacked)
         right = q.T @ np.append(border.b, weight * border.exact_right)
-        n_limits = self._nodes.limits.size
-        least = least.copy()
-        if n_limits:
-            value = self._linear.residual[self._nodes.limits]
-            least[-n_limits:] = -np.abs(value) / self._nodes.scale[self._linear.q : self._linear.q + n_limits]
         theta, active = np.zeros(right.size), np.zeros(rows.shape[0], dtype=bool)
         nothing = np.empty((0, right.size))
         solve_program(
