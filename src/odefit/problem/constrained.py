@@ -74,6 +74,14 @@ class Constrained:
         mine = [row for row in self.rows if row.constraint == self.rows[number].constraint]
         return len(mine) == 1 and math.isnan(mine[0].time)
 
+    def looks_at(self, number: int, estimates: Mapping[str, float]) -> float:
+        """Return when row `number` is looked at, the last time of several, at these values of slots; NaN: it has none."""
+        row = self.rows[number]
+        if number not in self.moving:
+            return row.time
+        values = ParameterValues(self.problem, estimates, row.experiment)
+        return max(values.of(one) for one in self.moving[number])
+
     def too_late(self, estimates: Mapping[str, float]) -> str:
         """Say which rule looks at a time that is not reached at these values of slots; "" if none does."""
         for k, times in self.moving.items():

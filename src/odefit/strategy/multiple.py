@@ -24,7 +24,7 @@ from odefit.solve import Scaling, Solver, TraceRow
 from odefit.strategy.attempt import Attempt
 from odefit.strategy.result import FitResult
 from odefit.strategy.single import Search, termination_of
-from odefit.strategy.words_for_rules import with_words
+from odefit.strategy.words_for_rules import added, with_words
 from odefit.transcribe.extended import ended, extended_objective, level_of
 from odefit.transcribe.interval_plan import IntervalPlan
 from odefit.transcribe.intervals import Nodes
@@ -94,6 +94,11 @@ class _Multiple:
         objective.settle(x, scaling, level_of(objective))
         plan = plan_of(self.problem)
         solution = search.solve(objective, x, bounds, scaling, termination_of(plan, self.problem.settings))
+        if objective.resettle(solution.x, solution.evaluation, scaling, level_of(objective)):
+            again = search.solve(
+                objective, solution.x, bounds, scaling, termination_of(plan, self.problem.settings), ()
+            )
+            solution = added(solution, again)
         end = ended(objective, solution, plan, self.nodes, scaling.of(solution.x), bounds)
         final = with_words(end, objective)
         attempt = Attempt("multiple", final.status, plan.in_units(final.value), final.iterations, n_data=plan.n_fitted)

@@ -131,6 +131,7 @@ class _Program:
         rules, data = objective.rules, objective.plan.data
         self.value = shared.residual[rules.rows]
         self.missed = _MISSED * rules.level
+        self._theta = x
         self.level = math.sqrt(float(np.sum(np.square(np.delete(shared.residual, self._not_light(objective))))))
         jacobian = shared.jacobian * sizes
         self.norms = np.linalg.norm(jacobian[rules.rows], axis=1)
@@ -184,6 +185,7 @@ class _Program:
         rules = objective.rules
         assert rules.constrained is not None
         factor = _natural_factors(objective)
+        estimates = objective.compiled.natural(self._theta)
         multiplier = dict(zip(self.equalities.tolist(), self.lambda_.tolist(), strict=False))
         multiplier |= dict(zip(self.limits.tolist(), self.nu.tolist(), strict=False))
         active = dict(zip(self.limits.tolist(), self.active.tolist(), strict=False))
@@ -212,7 +214,8 @@ class _Program:
             natural = float(value / (rules.weights[row] * factor[row]))
             of_rule = float(multiplier[row] * rules.weights[row] * factor[row] / objective.plan.factor**2)
             of_rule = math.nan if self.status == CONTRADICTORY else of_rule
-            reports.append(RuleReport(constraint.text, name if several else "", one.time, natural, state, of_rule))
+            time = rules.constrained.looks_at(number, estimates)
+            reports.append(RuleReport(constraint.text, name if several else "", time, natural, state, of_rule))
             if state in (HOLDS, ACTIVE):
                 holding.append(row)
         wrong += [f"the bounds of {objective.names[i]}" for i in self._bounds[self.nu[self.limits.size :] > 0.0]]
