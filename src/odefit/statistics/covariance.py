@@ -43,6 +43,7 @@ Flags = npt.NDArray[np.bool_]
 
 UNDETERMINED_BELOW = 1e-8
 """Singular values of the scaled factor below this fraction of the largest are those of undetermined directions."""
+_UNSEEN = 1e-10  # the data see so much less of an unknown than of others, relative to the exact rows: rounding
 _DEPENDENT = 1e-10  # singular values of exact rows below this fraction of the largest
 _TAKES_PART = 0.05  # a component of an undetermined direction that counts, unless very many have a part in it
 _AT_A_TIME = 256  # rows of the covariance
@@ -199,7 +200,7 @@ def find_directions(factor: Array, active: Flags, equality_rows: Array | None = 
     free = np.flatnonzero(~active)
     norms = column_norms(factor[:, free])
     exact = np.empty((0, free.size)) if equality_rows is None else equality_rows[:, free]
-    sizes = np.where(norms > 0, norms, column_norms(exact))
+    sizes = _column_sizes(norms, column_norms(exact))
     safe = np.where(sizes > 0, sizes, 1.0)
     basis = _null_space(exact / safe)
     confined = (factor[:, free] / safe) @ basis
@@ -217,6 +218,16 @@ def find_directions(factor: Array, active: Flags, equality_rows: Array | None = 
         lost_parameters=parameters,
         met=free.size - basis.shape[1],
     )
+
+
+def _column_sizes(norms: Array, exact: Array) -> Array:
+    """Return the sizes of columns in the data, or in the exact rows where the data see nothing but rounding.
+
+    Both are compared by their ratio, which the unit of the unknown does not change.
+    """
+    ratio = norms / np.where(exact > 0.0, exact, np.inf)
+    largest = float(np.max(ratio, initial=0.0)) or 1.0
+    return np.where((norms == 0.0) | (ratio < _UNSEEN * largest) & (exact > 0.0), largest * exact, norms)
 
 
 def directions_of_hessian(hessian: Array) -> Directions:
