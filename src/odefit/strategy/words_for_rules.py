@@ -7,7 +7,7 @@ import dataclasses
 import numpy as np
 
 from odefit.solve import SolverResult, SolverStatus, heavy_of
-from odefit.transcribe.active_rules import VIOLATED, RuleReport
+from odefit.transcribe.active_rules import INACTIVE, VIOLATED, RuleReport
 from odefit.transcribe.extended import Ended
 from odefit.transcribe.multiple import MultipleShooting
 
@@ -36,6 +36,8 @@ def with_words(end: Ended, objective: MultipleShooting) -> SolverResult:
     if violated and solution.status not in (SolverStatus.FAILED, SolverStatus.INTERRUPTED):
         words = _of_rules(end, violated) + _of_times(end, objective)
         return dataclasses.replace(solution, status=SolverStatus.INFEASIBLE, message=words)
+    if solution.status in (SolverStatus.FLAT, SolverStatus.SLOW, SolverStatus.STALLED, SolverStatus.LIMIT):
+        return dataclasses.replace(solution, message=solution.message + _of_times(end, objective))
     gap = _largest_gap(objective)
     if solution.status == SolverStatus.INFEASIBLE and gap:
         return dataclasses.replace(solution, message=gap)
@@ -53,11 +55,12 @@ def _of_rules(end: Ended, violated: list[RuleReport]) -> str:
 
 
 def _of_times(end: Ended, objective: MultipleShooting) -> str:
-    """Say which rule that is not met looks at the last time at which it can; "" if none does."""
+    """Say which rule that is not idle looks at the last time at which it can; "" if none does."""
     constrained = objective.rules.constrained
-    assert constrained is not None
+    if constrained is None:
+        return ""
     for rule, number in zip(end.rules, objective.rules.number.tolist(), strict=True):
-        if rule.state == VIOLATED and number in constrained.moving:
+        if rule.state != INACTIVE and number in constrained.moving:
             last = constrained.windows[constrained.rows[number].experiment][1]
             if rule.time >= (1.0 - _NEAR) * last:
                 return (
