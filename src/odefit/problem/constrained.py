@@ -75,7 +75,7 @@ class Constrained:
         return len(mine) == 1 and math.isnan(mine[0].time)
 
     def looks_at(self, number: int, estimates: Mapping[str, float]) -> float:
-        """Return when row `number` is looked at, the last time of several, at these values of slots; NaN: it has none."""
+        """Return when row `number` is looked at, the last of several times, at these values of slots; NaN: none."""
         row = self.rows[number]
         if number not in self.moving:
             return row.time
