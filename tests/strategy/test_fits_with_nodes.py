@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from benchmarks.shooting import fitzhugh_nagumo, lorenz, within_a_factor
 
 import odefit as of
-from benchmarks.shooting import fitzhugh_nagumo, lorenz, within_a_factor
 from odefit.errors import ProblemError, UnsupportedError
 from odefit.gallery import load
 from odefit.strategy.node_curves import curves_at_nodes

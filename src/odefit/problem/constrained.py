@@ -74,6 +74,14 @@ class Constrained:
         mine = [row for row in self.rows if row.constraint == self.rows[number].constraint]
         return len(mine) == 1 and math.isnan(mine[0].time)
 
+    def looks_at(self, number: int, estimates: Mapping[str, float]) -> float:
+        """Return when row `number` is looked at, the last of several times, at these values of slots; NaN: none."""
+        row = self.rows[number]
+        if number not in self.moving:
+            return row.time
+        values = ParameterValues(self.problem, estimates, row.experiment)
+        return max(values.of(one) for one in self.moving[number])
+
     def too_late(self, estimates: Mapping[str, float]) -> str:
         """Say which rule looks at a time that is not reached at these values of slots; "" if none does."""
         for k, times in self.moving.items():
@@ -292,7 +300,7 @@ def check_constraints(problem: Problem) -> None:
                 f'the rule "{one.constraint.text}" with a value per measurement; use what is the same in an experiment'
             )
         names = names_in(model.resolve([one.expression])[0])
-        if one.kind == PARAMETERS and not names:
+        if one.kind == PARAMETERS and not names and not _differs(problem, one):
             raise ProblemError(f'the rule "{one.constraint.text}" has no parameter and no state; remove it.')
 
 

@@ -91,7 +91,7 @@ def solve_weighted(
     objective.refresh(x0)
     first = objective.evaluate(x0, 1)
     heavy = heavy_of(first)
-    if heavy is None:
+    if heavy is None or not heavy.root.size:
         return solve(objective, x0, lower, upper, termination=termination, callback=callback, first=first, **parts)
     rows: list[TraceRow] = []
     evaluations, refreshes = 0, 0

@@ -44,6 +44,8 @@ _RADIUS_TOLERANCE = 0.1  # a step may be so much longer than the trust region
 _FOR_GAPS = 0.8  # of the radius, that exact rows may take
 _MOST_DAMPINGS = 30
 _SECANTS = 5  # in a row; then the interval is halved
+_AGREES = 1e-9  # of the unknowns' own sizes, by which exact rows may contradict each other on account of rounding
+_DEPENDENT = 1e-10  # singular values of such rows below this fraction of the largest
 _SOFT = 1e4  # weight of exact rows that contradict each other, relative to the others
 
 
@@ -59,6 +61,17 @@ class _Solved(NamedTuple):
 def _inverse_beyond(length: float, floor: float) -> float:
     """Return the inverse of what a step of this length has beyond the shortest one."""
     return 1.0 / max(math.sqrt(max(length - floor, 0.0) * (length + floor)), 1e-8 * length, 1e-300)
+
+
+def _agreeing(border: Border) -> Array | None:
+    """Return right-hand sides with which dependent exact rows agree, if only rounding parts them."""
+    size = np.linalg.norm(border.exact, axis=1)
+    size = np.where(size > 0.0, size, 1.0)
+    rows, right = border.exact / size[:, None], border.exact_right / size
+    if not right.size:
+        return None
+    met = rows @ np.linalg.lstsq(rows, right, rcond=_DEPENDENT)[0]
+    return met * size if float(np.max(np.abs(right - met))) <= _AGREES else None
 
 
 class NodeSteps:
@@ -130,7 +143,7 @@ class NodeSteps:
         z = self._nodes.expand(theta)
         head = np.abs(np.diag(border.R))[: self._linear.q]
         negligible, most = 2.0 * math.sqrt(damping), float(np.max(head, initial=0.0))
-        rank = int(np.sum(head > negligible)) + self._linear.n - self._linear.q
+        rank = int(np.sum(head[~held] > negligible)) + self._linear.n - self._linear.q
         condition = float(np.min(head)) / most if most > 0.0 else 1.0
         return _Solved(z, held, rank, condition)
 
@@ -155,6 +168,10 @@ class NodeSteps:
         status, _ = solve_program(
             border.R, border.b, border.exact, border.exact_right, rows, least, theta, multiplier, pressure, active
         )
+        if status == CONTRADICTORY and (agreeing := _agreeing(border)) is not None:
+            status, _ = solve_program(
+                border.R, border.b, border.exact, agreeing, rows, least, theta, multiplier, pressure, active
+            )
         if status == CONTRADICTORY:
             theta, active = self._softened(border, rows, least)
         if n_bounds:
@@ -163,17 +180,15 @@ class NodeSteps:
         return theta, held
 
     def _softened(self, border: Border, rows: Array, least: Array) -> tuple[Array, Flags]:
-        """Solve with exact rows as heavy ones, where no step can meet all of them; no limit gets worse than it is."""
+        """Solve with exact rows as heavy ones, where no step can meet all of them.
+
+        What says how limits follow from the unknowns is among these rows, so that limits are missed as well.
+        """
         size = np.linalg.norm(border.exact, axis=1)
         weight = _SOFT * float(np.max(np.abs(border.R), initial=1.0)) / np.where(size > 0.0, size, 1.0)
         stacked = np.vstack([border.R, weight[:, None] * border.exact])
         q, r = np.linalg.qr(stacked)
         right = q.T @ np.append(border.b, weight * border.exact_right)
-        n_limits = self._nodes.limits.size
-        least = least.copy()
-        if n_limits:
-            value = self._linear.residual[self._nodes.limits]
-            least[-n_limits:] = -np.abs(value) / self._nodes.scale[self._linear.q : self._linear.q + n_limits]
         theta, active = np.zeros(right.size), np.zeros(rows.shape[0], dtype=bool)
         nothing = np.empty((0, right.size))
         solve_program(

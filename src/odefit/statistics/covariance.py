@@ -43,6 +43,7 @@ Flags = npt.NDArray[np.bool_]
 
 UNDETERMINED_BELOW = 1e-8
 """Singular values of the scaled factor below this fraction of the largest are those of undetermined directions."""
+_UNSEEN = 1e-10  # the data see so much less of an unknown than of others, relative to the exact rows: rounding
 _DEPENDENT = 1e-10  # singular values of exact rows below this fraction of the largest
 _TAKES_PART = 0.05  # a component of an undetermined direction that counts, unless very many have a part in it
 _AT_A_TIME = 256  # rows of the covariance
@@ -199,7 +200,7 @@ def find_directions(factor: Array, active: Flags, equality_rows: Array | None = 
     free = np.flatnonzero(~active)
     norms = column_norms(factor[:, free])
     exact = np.empty((0, free.size)) if equality_rows is None else equality_rows[:, free]
-    sizes = np.where(norms > 0, norms, column_norms(exact))
+    sizes = _column_sizes(norms, column_norms(exact))
     safe = np.where(sizes > 0, sizes, 1.0)
     basis = _null_space(exact / safe)
     confined = (factor[:, free] / safe) @ basis
@@ -209,7 +210,7 @@ def find_directions(factor: Array, active: Flags, equality_rows: Array | None = 
     lost = basis @ vt[~good].T
     fixed = ~np.any(np.abs(basis) > 1e-12, axis=1) if equality_rows is not None else np.zeros(free.size, dtype=bool)
     parameters = np.zeros(n, dtype=bool)
-    parameters[free] = ((norms == 0) & ~fixed) | np.any(np.abs(lost) > takes_part(n), axis=1)
+    parameters[free] = ((sizes == 0) & ~fixed) | np.any(np.abs(lost) > takes_part(n), axis=1)
     return Directions(
         root=_spread_out((basis @ (vt[good].T / w[good])) / safe[:, None], free, n),
         lost=_spread_out(lost / safe[:, None], free, n),
@@ -217,6 +218,16 @@ def find_directions(factor: Array, active: Flags, equality_rows: Array | None = 
         lost_parameters=parameters,
         met=free.size - basis.shape[1],
     )
+
+
+def _column_sizes(norms: Array, exact: Array) -> Array:
+    """Return the sizes of columns in the data, or in the exact rows where the data see nothing but rounding.
+
+    Both are compared by their ratio, which the unit of the unknown does not change.
+    """
+    ratio = norms / np.where(exact > 0.0, exact, np.inf)
+    largest = float(np.max(ratio, initial=0.0)) or 1.0
+    return np.where((norms == 0.0) | (ratio < _UNSEEN * largest) & (exact > 0.0), largest * exact, norms)
 
 
 def directions_of_hessian(hessian: Array) -> Directions:

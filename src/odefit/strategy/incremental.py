@@ -325,7 +325,8 @@ def confidence_bounds(
     absolute = objective.plan.absolute
     errors = _standard_errors(objective, solution)
     dof = objective.n_data - solution.rank
-    reach = _quantile(problem.settings.confidence, math.inf if absolute else dof) * errors
+    with np.errstate(invalid="ignore"):  # what rules fix has no error, however uncertain the others are
+        reach = _quantile(problem.settings.confidence, math.inf if absolute else dof) * errors
     reach = np.where(np.isfinite(reach), reach, np.inf)
     scaling = search.scaling(objective, solution.x)
     if not isinstance(solution.evaluation, Failed) and solution.linear is not None:

@@ -9,6 +9,7 @@ from odefit.errors import ProblemError, UnsupportedError, nearest
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.solve import Solver, TraceRow, solver_named
+from odefit.strategy.affine_rules import check_affine_rules
 from odefit.strategy.collocation import fit_collocation
 from odefit.strategy.incremental import fit_incremental, fit_incremental_dense
 from odefit.strategy.multiple import fit_multiple
@@ -50,6 +51,7 @@ def fit_by(
     solver = solver_named(solver) if isinstance(solver, str) else solver
     if start not in (None, "given", "auto"):
         raise ProblemError(f'start = \'{start}\' is neither "given" nor "auto".')
+    check_affine_rules(problem)
     names = wanted_parameters(problem, start or problem.settings.start)
     if not names:
         return METHODS[method](problem, solver, stop, callback)

@@ -24,7 +24,7 @@ from odefit.solve import Scaling, Solver, TraceRow
 from odefit.strategy.attempt import Attempt
 from odefit.strategy.result import FitResult
 from odefit.strategy.single import Search, termination_of
-from odefit.strategy.words_for_rules import with_words
+from odefit.strategy.words_for_rules import added, with_words
 from odefit.transcribe.extended import ended, extended_objective, level_of
 from odefit.transcribe.interval_plan import IntervalPlan
 from odefit.transcribe.intervals import Nodes
@@ -97,6 +97,9 @@ class _Multiple:
         plan = plan_of(self.problem)
         termination = termination_of(plan, self.problem.settings)
         solution = search.solve(objective, x, bounds, scaling, termination, kept=objective.is_rule)
+        if objective.resettle(solution.x, solution.evaluation, scaling, level_of(objective)):
+            again = search.solve(objective, solution.x, bounds, scaling, termination, ())
+            solution = added(solution, again)
         way = _picked([x, *self._way, solution.x])
         end = ended(objective, solution, plan, scaling.of(solution.x), bounds, way)
         final = with_words(end, objective)

@@ -185,6 +185,8 @@ class Search:
         if at_once is not None and solution.status in (SolverStatus.INFEASIBLE, SolverStatus.STALLED):
             other = self.solve(extended, x, bounds, scaling, termination)
             solution = added(solution, other)
+        if extended.resettle(solution.x, solution.evaluation, scaling, level_of(extended)):
+            solution = added(solution, self.solve(extended, solution.x, bounds, scaling, termination, at_once))
         self.ended = ended(extended, solution, objective.plan, scaling.of(solution.x), bounds)
         return with_words(self.ended, extended)
 

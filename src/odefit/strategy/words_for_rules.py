@@ -7,11 +7,12 @@ import dataclasses
 import numpy as np
 
 from odefit.solve import SolverResult, SolverStatus, heavy_of
-from odefit.transcribe.active_rules import VIOLATED, RuleReport
+from odefit.transcribe.active_rules import INACTIVE, VIOLATED, RuleReport
 from odefit.transcribe.extended import Ended
 from odefit.transcribe.multiple import MultipleShooting
 
 _MOST_NAMED = 4
+_NEAR = 1e-2  # of a time: as good as there
 _OPEN = 1e-3  # of the typical size of the data: a gap that is worth a word
 
 
@@ -33,7 +34,10 @@ def with_words(end: Ended, objective: MultipleShooting) -> SolverResult:
     if solution.status == SolverStatus.CONVERGED and not violated:
         return solution
     if violated and solution.status not in (SolverStatus.FAILED, SolverStatus.INTERRUPTED):
-        return dataclasses.replace(solution, status=SolverStatus.INFEASIBLE, message=_of_rules(end, violated))
+        words = _of_rules(end, violated) + _of_times(end, objective)
+        return dataclasses.replace(solution, status=SolverStatus.INFEASIBLE, message=words)
+    if solution.status in (SolverStatus.FLAT, SolverStatus.SLOW, SolverStatus.STALLED, SolverStatus.LIMIT):
+        return dataclasses.replace(solution, message=solution.message + _of_times(end, objective))
     gap = _largest_gap(objective)
     if solution.status == SolverStatus.INFEASIBLE and gap:
         return dataclasses.replace(solution, message=gap)
@@ -43,11 +47,28 @@ def with_words(end: Ended, objective: MultipleShooting) -> SolverResult:
 def _of_rules(end: Ended, violated: list[RuleReport]) -> str:
     """Say which rules are not met."""
     if len(end.contradictory) > 1:
-        named = ", ".join(f'"{text}"' for text in end.contradictory[:_MOST_NAMED])
-        return f"these rules cannot be met together, as far as can be told from here: {named}"
+        more = f" and {n - _MOST_NAMED} more" if (n := len(end.contradictory)) > _MOST_NAMED else ""
+        named = ", ".join(end.contradictory[:_MOST_NAMED])
+        return f"these rules cannot be met together, as far as can be told from here: {named}{more}"
     texts = [f'"{rule.text}"{place_of(rule)} by {abs(rule.value):.3g}' for rule in violated[:_MOST_NAMED]]
     more = f" and {len(violated) - _MOST_NAMED} more" if len(violated) > _MOST_NAMED else ""
     return f"rules could not be met: missed are {', '.join(texts)}{more}"
+
+
+def _of_times(end: Ended, objective: MultipleShooting) -> str:
+    """Say which rule that is not idle looks at the last time at which it can; "" if none does."""
+    constrained = objective.rules.constrained
+    if constrained is None:
+        return ""
+    for rule, number in zip(end.rules, objective.rules.number.tolist(), strict=True):
+        if rule.state != INACTIVE and number in constrained.moving:
+            last = constrained.windows[constrained.rows[number].experiment][1]
+            if rule.time >= (1.0 - _NEAR) * last:
+                return (
+                    f'; "{rule.text}" looks at t = {rule.time:g}, as late as its time may become: give that time a '
+                    "larger start value or upper bound"
+                )
+    return ""
 
 
 def place_of(rule: RuleReport) -> str:

@@ -9,6 +9,9 @@ They come from the program of the linearised problem in theta alone, node states
 `odefit.solve.quadratic_program`), at the point where the fit ended.  A multiplier is the derivative of the smallest
 objective by the right-hand side of its rule: with g >= c it grows by nu dc.
 
+What is missed by no more than the fit's own tolerance counts as met: rows that depend on each other would contradict
+each other otherwise, by rounding.  Where rules that are missed contradict each other there are no multipliers.
+
 An inequality is *weakly active* if it holds as an equation and its multiplier is zero: without it the solution would be
 the same.  It does not count in the statistics.
 """
@@ -37,7 +40,9 @@ HOLDS, ACTIVE, WEAK, INACTIVE, VIOLATED, REDUNDANT = (
 """What becomes of a rule: an equality that holds, or depends on others; an inequality."""
 _DAMPING = 1e-12  # of the largest column: directions that nothing determines stay where they are
 _WEAK = 1e-7  # of the residual, that the multiplier of an active row stands for, and that is as good as none
-_SHORT = 1e-9  # of the unknowns' own sizes: a row that changes less has no influence
+_SHORT = 1e-9  # of the level of rules: a row that changes less with all unknowns has no influence
+_MISSED = 1e-4  # of the level of rules, by which they are violated
+_DEPENDENT = 1e-10  # singular values of equalities below this fraction of the largest
 
 
 class RuleReport(NamedTuple):
@@ -50,7 +55,7 @@ class RuleReport(NamedTuple):
     value
         Greater minus less side.
     state, multiplier
-        What has become of it, and its multiplier.
+        What has become of it, and its multiplier: NaN where rules contradict each other.
     """
 
     text: str
@@ -83,7 +88,7 @@ class ActiveSet(NamedTuple):
     rows
         Rows of rules that hold as equations.
     contradictory
-        Texts of rules that cannot be met together.
+        Rules, in quotation marks, and bounds that cannot be met together.
     """
 
     rules: tuple[RuleReport, ...]
@@ -137,8 +142,13 @@ class _Program:
     ) -> None:
         rules, data = objective.rules, objective.plan.data
         self.value = shared.residual[rules.rows]
+        self.missed = _MISSED * rules.level
+        self._theta = x
         self.level = math.sqrt(float(np.sum(np.square(np.delete(shared.residual, self._not_light(objective))))))
         jacobian = shared.jacobian * sizes
+        self.norms = np.linalg.norm(jacobian[rules.rows], axis=1)
+        self.is_felt = self.norms > _SHORT * rules.level
+        jacobian[rules.rows[~self.is_felt]] = 0.0
         light = np.ones(shared.residual.size, dtype=bool)
         light[self._not_light(objective)] = False
         rows, right = jacobian[light], -shared.residual[light]
@@ -155,15 +165,21 @@ class _Program:
         self.equalities, self.limits = rules.rows[~is_limit], rules.rows[is_limit]
         equality = np.vstack([jacobian[self.equalities], jacobian[own_exact], shared.exact * sizes])
         equality_right = -np.concatenate(
-            [shared.residual[self.equalities], shared.residual[own_exact], np.zeros(shared.exact.shape[0])]
+            [
+                self._left(shared.residual[self.equalities]),
+                shared.residual[own_exact],
+                np.zeros(shared.exact.shape[0]),
+            ]
         )
+        self.is_redundant = _depend(equality)
         bounded = np.isfinite(np.concatenate([lower, upper]))
         eye = np.vstack([np.eye(sizes.size), -np.eye(sizes.size)])[bounded]
         with np.errstate(invalid="ignore"):
             least = np.concatenate([(lower - x) / sizes, (x - upper) / sizes])[bounded]
         inequality = np.vstack([jacobian[self.limits], eye])
-        inequality_right = np.append(-shared.residual[self.limits], least)
-        self.norms = np.linalg.norm(jacobian[rules.rows], axis=1)
+        above = shared.residual[self.limits]
+        inequality_right = np.append(-np.where(above < 0.0, self._left(above), above), least)
+        self._bounds = np.tile(np.arange(sizes.size), 2)[bounded]
         self.lambda_, self.nu = np.zeros(equality_right.size), np.zeros(inequality_right.size)
         self.active = np.zeros(inequality_right.size, dtype=bool)
         self.status, _ = solve_program(
@@ -171,6 +187,10 @@ class _Program:
             np.ascontiguousarray(inequality), inequality_right, np.zeros(sizes.size), self.lambda_, self.nu,
             self.active,
         )  # fmt: skip
+
+    def _left(self, values: Array) -> Array:
+        """Return what rules are missed by; nothing where that is within the tolerance."""
+        return np.where(np.abs(values) > self.missed, values, 0.0)
 
     @staticmethod
     def _not_light(objective: MultipleShooting) -> Indices:
@@ -183,34 +203,50 @@ class _Program:
         rules = objective.rules
         assert rules.constrained is not None
         factor = _natural_factors(objective)
+        estimates = objective.compiled.natural(self._theta)
         multiplier = dict(zip(self.equalities.tolist(), self.lambda_.tolist(), strict=False))
         multiplier |= dict(zip(self.limits.tolist(), self.nu.tolist(), strict=False))
         active = dict(zip(self.limits.tolist(), self.active.tolist(), strict=False))
-        tolerance = 1e-4 * rules.level
+        redundant = set(
+            self.equalities[
+                self.is_redundant[: self.equalities.size] & (self.lambda_[: self.equalities.size] == 0.0)
+            ].tolist()
+        )
         reports, holding, wrong = [], [], []
         for k, (row, number) in enumerate(zip(rules.rows.tolist(), rules.number.tolist(), strict=True)):
             one, value = rules.constrained.rows[number], float(self.value[k])
             constraint = rules.constrained.constraints[one.constraint]
             felt = abs(multiplier[row]) * float(self.norms[k])
-            if self.status == CONTRADICTORY and felt > 0.0:
-                wrong.append(constraint.text)
-            if (value < -tolerance) if constraint.at_least else (abs(value) > tolerance):
+            if self.status == CONTRADICTORY and multiplier[row] != 0.0:
+                wrong.append(f'"{constraint.text}"')
+            if (value < -self.missed) if constraint.at_least else (abs(value) > self.missed):
                 state = VIOLATED
             elif not constraint.at_least:
-                state = HOLDS if felt > 0.0 or self.norms[k] > _SHORT * rules.level else REDUNDANT
+                state = HOLDS if self.is_felt[k] and row not in redundant else REDUNDANT
             elif active[row]:
                 state = ACTIVE if felt > _WEAK * self.level else WEAK
             else:
-                state = WEAK if value <= 1e-3 * tolerance and self.norms[k] > 0.0 else INACTIVE
+                state = WEAK if value <= 1e-3 * self.missed and self.is_felt[k] else INACTIVE
             name = rules.constrained.problem.experiments[one.experiment].name
             several = len(rules.constrained.problem.experiments) > 1 and not rules.constrained.is_everywhere(number)
             natural = float(value / (rules.weights[row] * factor[row]))
             of_rule = float(multiplier[row] * rules.weights[row] * factor[row] / objective.plan.factor**2)
-            time = math.nan if number in rules.constrained.moving else one.time
+            of_rule = math.nan if self.status == CONTRADICTORY else of_rule
+            time = rules.constrained.looks_at(number, estimates)
             reports.append(RuleReport(constraint.text, name if several else "", time, natural, state, of_rule))
             if state in (HOLDS, ACTIVE):
                 holding.append(row)
-        return ActiveSet(tuple(reports), np.array(holding, np.int64), tuple(dict.fromkeys(wrong)))
+        wrong += [f"the bounds of {objective.names[i]}" for i in self._bounds[self.nu[self.limits.size :] > 0.0]]
+        contradictory = tuple(dict.fromkeys(wrong)) if self.status == CONTRADICTORY else ()
+        return ActiveSet(tuple(reports), np.array(holding, np.int64), contradictory)
+
+
+def _depend(rows: Array) -> Flags:
+    """Return whether each row depends on others: without it the rank would be the same."""
+    size = np.linalg.norm(rows, axis=1)
+    u, w, _ = np.linalg.svd(rows / np.where(size > 0.0, size, 1.0)[:, None], full_matrices=True)
+    rank = int(np.sum(w > _DEPENDENT * w[0])) if w.size else 0
+    return np.any(np.abs(u[:, rank:]) > _DEPENDENT, axis=1)
 
 
 def _natural_factors(objective: MultipleShooting) -> Array:

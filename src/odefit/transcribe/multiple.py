@@ -38,6 +38,8 @@ from odefit.transcribe.shot import Shot
 
 Array = npt.NDArray[np.float64]
 
+_DRIFT = 30.0  # by which a row of a rule may grow or fall before its weight is chosen anew
+
 
 @cache
 def _sink() -> int:
@@ -186,6 +188,18 @@ class MultipleShooting:
             scaling.learn(point)
             self.rules.settle(point.linear, scaling.of(x), level)
         self._fresh = None
+
+    def resettle(self, x: Array, point: Evaluation, scaling: Scaling, level: float) -> bool:
+        """Choose these numbers anew at `x` if rows of rules have become much larger or smaller; tell whether."""
+        if not self.rules.rows.size or not isinstance(point, LeastSquares) or not isinstance(point.linear, NodesLinear):
+            return False
+        scaling = scaling.begin()
+        scaling.learn(point)
+        if self.rules.drift(point.linear, scaling.of(x)) <= _DRIFT:
+            return False
+        self.rules.weights[:] = 1.0
+        self.settle(x, scaling, level)
+        return True
 
     def refresh(self, x: Array) -> int:
         """Adapt all grids to `x`."""

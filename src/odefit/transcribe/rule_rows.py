@@ -73,6 +73,12 @@ class RuleRows:
         self.weights[self.rows] = level / np.where(size > 0.0, size, level)
         self.level = level
 
+    def drift(self, linear: NodesLinear, scale: Array) -> float:
+        """Return by which factor the size of a row has changed at most since the weights were chosen."""
+        size = linear.row_sizes(self.rows, scale) / self.level
+        size = size[size > 0.0]
+        return float(np.max(np.maximum(size, 1.0 / size), initial=1.0))
+
     @property
     def rounding(self) -> float:
         """What rules may be missed by on account of rounding."""

@@ -24,9 +24,8 @@ def simulated() -> pd.DataFrame:
     def turns(_: float, v: np.ndarray) -> float:
         return v[1]
 
-    turns.direction = -1
     way = solve_ivp(rhs, (0.0, 100.0), (2.0, 0.0), method="DOP853", rtol=1e-12, atol=1e-12, events=turns)
-    start = way.y_events[0][-2]
+    start = way.y_events[0][way.y_events[0][:, 0] > 0.0][-2]
     found = solve_ivp(rhs, (0.0, TIMES[-1]), start, t_eval=TIMES, method="DOP853", rtol=1e-12, atol=1e-12).y[0]
     noisy = found + np.random.default_rng(SEED).normal(0, NOISE, TIMES.size)
     return pd.DataFrame({"time": TIMES.round(3), "x": noisy.round(3)})
