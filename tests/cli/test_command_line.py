@@ -70,9 +70,9 @@ def test_demo_lists_its_names(command):
     assert out.splitlines() == names()
     assert names() == [
         "arrhenius", "barnes", "barnes/b", "barnes/c", "barnes/d_y1", "barnes/d_y2", "bioprocess", "bouncing_ball",
-        "cascade", "dow", "dow/dae", "drive_cycle", "ecoli_batches", "herbert", "herbert/ridge", "isotherm", "lockdown",
-        "lotka_volterra_iss", "oral_doses", "pyridine", "pyridine/exact", "robertson", "robertson/exact", "shock_front",
-        "shock_front/implicit", "thermostat", "transistor", "urease",
+        "cascade", "closed_orbit", "dow", "dow/dae", "drive_cycle", "ecoli_batches", "herbert", "herbert/ridge",
+        "isotherm", "lockdown", "lorenz", "lotka_volterra_iss", "oral_doses", "pyridine", "pyridine/exact",
+        "robertson", "robertson/exact", "shock_front", "shock_front/implicit", "thermostat", "transistor", "urease",
     ]  # fmt: skip
 
 

@@ -17,7 +17,8 @@ from odefit.gallery import path_of
 from odefit.strategy.result_content import with_none_for_missing
 
 KEYS = [
-    "schema", "status", "message", "objective", "iterations", "evaluations", "parameters", "derived", "loglik", "chi2",
+    "schema", "status", "message", "objective", "iterations", "evaluations", "parameters", "derived", "rules",
+    "loglik", "chi2",
     "n_data", "dof", "aic", "aicc", "bic", "r2", "errors", "derivatives", "correlation", "tests",
     "method", "solver", "integrators", "start_values", "multistart", "attempts", "equivalent_iterations",
     "validation", "warnings", "versions",

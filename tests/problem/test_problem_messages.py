@@ -284,7 +284,7 @@ def test_from_columns(mistake):
 
 PROBLEM_MISTAKES = {
     "tables": ({"tables": {"u": 1}}, ProblemError, "the table 'u' is 1; give an odefit.Table"),
-    "constraints": ({"constraints": ("k1 <= k2",)}, UnsupportedError, 'the constraint "k1 <= k2"'),
+    "constraints": ({"constraints": ("k1 < k2",)}, OdefitError, "'<' cannot be held by a fit; write <="),
     "rule without expression": ({"constraints": ("~ normal(0, 1)",)}, ProblemError, "has nothing before '~'"),
     "uniform rule": ({"constraints": ("k1 ~ uniform(0, 1)",)}, ProblemError, "a uniform prior is bounds"),
     "rule of a state": ({"constraints": ("x ~ normal(0, 1)",)}, ProblemError, "uses the state 'x'"),

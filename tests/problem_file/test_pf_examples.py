@@ -249,10 +249,9 @@ OF_SIGMA = [('prop = { start = 0.15, scale = "log" }\nadd = { start = 0.02, scal
 PK_STEPS = [
     (r"'below' in \[noise\] Cp", [(", below = 0.05", "")]),
     ('the distribution "lognormal" in .noise. urine', [('distribution = "lognormal", ', "")]),
-    ("Vp >= V", [('"Vp >= V", ', ""), ("log(2)*V/CL", "log(2)*V/CLpop")]),
     (
         "an expression for sigma in .noise. Cp .* depends on the state 'central'",
-        [('sigma = "sqrt(add^2 + (prop*Cp)^2)"', "sigma = 0.02"), *OF_SIGMA],
+        [('sigma = "sqrt(add^2 + (prop*Cp)^2)"', "sigma = 0.02"), *OF_SIGMA, ("log(2)*V/CL", "log(2)*V/CLpop")],
     ),
 ]
 
@@ -369,7 +368,7 @@ def test_pk(project):
     problem = loaded(project, "pk")
     assert [dict(e.periods[0].overrides) for e in problem.experiments] == [{"WT": 70.0}, {"WT": 82.5}, {}]
     assert problem.sigma.tolist() == [0.02, 0.2] * 2
-    assert problem.constraints == ("F*Q ~ normal(2, 0.5)",)
+    assert problem.constraints == ("Vp >= V", "F*Q ~ normal(2, 0.5)")
     assert [e.events for e in problem.experiments] == [(Dose(0.0, "depot", 100.0),), (), ()]
     assert (problem.lag, problem.fraction) == ({"depot": "tlag"}, {"depot": "F"})
 

@@ -132,7 +132,7 @@ EXPERIMENT = {
 OTHER = {
     "rules": (with_section("[constraints]\nrules = 'k ~ normal(1, 1)'"), "must be a list of texts"),
     "rule is a number": (with_section("[constraints]\nrules = [1]"), "must be text"),
-    "rule with <=": (with_section("[constraints]\nrules = ['k <= k2']"), "not supported yet: .*k <= k2"),
+    "rule with <": (with_section("[constraints]\nrules = ['k < 2']"), "'<' cannot be held by a fit; write <="),
     "rule of unknown name": (with_section("[constraints]\nrules = ['q ~ normal(1, 1)']"), "'q'"),
     "constraints key": (with_section("[constraints]\nrule = []"), "unknown key 'rule'; did you mean 'rules'"),
     "derived is a number": (with_section("[derived]\nx = 1"), r"\[derived\] x must be text"),

@@ -279,7 +279,7 @@ def test_bounds_are_those_of_the_confidence_level():
     problem = of.Problem(model=of.Model.from_text(DECAY), parameters=[of.Parameter("k", 1.0)], measurements=data)
     for level in (0.9, 0.99):
         search = Search(problem.with_settings(confidence=level), solver_named("trust"))
-        objective = search.objective(until(observations(problem), (2.0,)))
+        objective = search.objective((2.0,))
         solution = search.minimise(objective)
         user = (np.array([-np.inf]), np.array([np.inf]))
         lower, upper = confidence_bounds(search, objective, solution, user)
@@ -298,7 +298,7 @@ def test_rank_deficient_first_horizons_keep_the_users_bounds():
     parameters = [of.Parameter("k", 1.0, lower=-9, upper=9), of.Parameter("s", 0.1, lower=-8, upper=8)]
     problem = of.Problem(model=model, parameters=parameters, measurements=data)
     search = Search(problem, solver_named("trust"))
-    objective = search.objective(until(observations(problem), (1.0,)))  # one datum for two unknowns
+    objective = search.objective((1.0,))  # one datum for two unknowns
     user = (np.array([-9.0, -8.0]), np.array([9.0, 8.0]))
     lower, upper = confidence_bounds(search, objective, search.minimise(objective), user)
     np.testing.assert_array_equal([lower, upper], user)
