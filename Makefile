@@ -10,10 +10,10 @@ demo: $(STAMP)
 	@$(BIN)/odefit demo barnes
 
 test: lint types
-	$(BIN)/pytest -q -m "not slow"
+	$(BIN)/pytest -q -n 2 -m "not slow"
 
 test-all: lint types
-	$(BIN)/pytest -q
+	$(BIN)/pytest -q -n 2
 
 lint: $(STAMP)-dev
 	$(BIN)/ruff check .
