@@ -16,6 +16,7 @@ from odefit.integrate.state_conditions import words_for_state_conditions
 from odefit.native.stop import StopFlag, raise_on_interrupt
 from odefit.problem import Problem, Table
 from odefit.problem.cells import names_of_cells, numbers_in
+from odefit.problem.constraints import PATH, constraints_from, is_prior, read_constraints
 from odefit.report.events import words_for_events
 from odefit.report.labels import with_unit
 from odefit.solve import Failed, LeastSquares
@@ -102,8 +103,19 @@ def _parameters(problem: Problem) -> list[str]:
             words.append(f"one value per {parameter.per} ({n} with data)")
         lines.append(f"  {name}: {', '.join(words)}")
     for rule in problem.constraints:
-        lines.append(f"  rule: {rule}")
+        lines.append(f"  rule: {rule}{_grid(problem, rule)}")
     return ["Parameters", *lines]
+
+
+def _grid(problem: Problem, rule: str) -> str:
+    """Say on how many times a rule for all times is held."""
+    if is_prior(rule) or not any(
+        one.kind == PATH and one.constraint in constraints_from(rule) for one in read_constraints(problem).constraints
+    ):
+        return ""
+    wanted = problem.settings.path_times
+    grid = f"{len(wanted)} given times" if isinstance(wanted, tuple) else f"the data and {wanted} equal parts"
+    return f" (at all times: held at {grid} of each experiment)"
 
 
 def _tables(problem: Problem) -> list[str]:

@@ -31,8 +31,9 @@ def _rows_of(text: str, places: list[RuleReport]) -> list[tuple[str, ...]]:
     if len(telling) > len(shown):
         rows.append(("", "", "", "", f"and {len(telling) - len(shown)} more places"))
     if quiet:
-        nearest = min(quiet, key=lambda rule: rule.value)
-        where = f"{_place(nearest)}, the nearest of {len(quiet)}"
+        nearest, times = min(quiet, key=lambda rule: rule.value), [rule.time for rule in places]
+        where = f"{_place(nearest)}, of {len(places)} times from {min(times):g} to {max(times):g}"
+        where = f"{_place(nearest)}, of {len(places)} places" if any(map(math.isnan, times)) else where
         rows.append((text if not shown else "", f"{nearest.value:.4g}", "-", where, INACTIVE))
     return rows
 

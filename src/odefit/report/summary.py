@@ -26,6 +26,8 @@ def summary(result: FitResult) -> str:
         f"objective {result.objective:.9g} ({result.plan.criterion.words}), {result.iterations} iterations, "
         f"{result.evaluations} evaluations"
     )
+    if result.placed is not None and result.placed.nodes:
+        lines.append(f"multiple shooting with {sum(map(len, result.placed.nodes.values()))} nodes")
     lines += _quality(result)
     lines = [wrapped for line in lines for wrapped in textwrap.wrap(line, _WIDTH, subsequent_indent="  ")]
     lines += ["", *_table(result)]
