@@ -11,6 +11,7 @@ explain the changes between nodes; as it grows the trajectory becomes that of th
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 
@@ -20,12 +21,13 @@ import numpy.typing as npt
 from odefit.errors import FitError
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
-from odefit.solve import Scaling, Solver, TraceRow
+from odefit.solve import Scaling, Solver, SolverStatus, TraceRow
 from odefit.strategy.attempt import Attempt
+from odefit.strategy.node_curves import strays
 from odefit.strategy.result import FitResult
-from odefit.strategy.single import Search, termination_of
+from odefit.strategy.single import Search, fit_single, termination_of
 from odefit.strategy.words_for_rules import added, with_words
-from odefit.transcribe.extended import ended, extended_objective, level_of
+from odefit.transcribe.extended import Placed, ended, extended_objective, level_of
 from odefit.transcribe.interval_plan import IntervalPlan
 from odefit.transcribe.intervals import Nodes
 from odefit.transcribe.multiple import MultipleShooting
@@ -34,6 +36,9 @@ from odefit.transcribe.plan import plan_of
 
 Array = npt.NDArray[np.float64]
 
+_CREPT = (SolverStatus.LIMIT, SolverStatus.SLOW, SolverStatus.STALLED)
+_DIFFERS = 1e-6  # of the objective, that single shooting has another one at the same parameters
+_WORSE = 1.05  # times the objective: then single shooting has lost the minimum
 _MOST_INSERTED = 40  # nodes that are added where an interval cannot be integrated
 _SHOWN = (0, 1, 3)  # steps after which points of the way are kept
 _SHORTEST = 1e-6  # of an experiment, between a node that is added and the one before
@@ -104,10 +109,40 @@ class _Multiple:
         end = ended(objective, solution, plan, scaling.of(solution.x), bounds, way)
         final = with_words(end, objective)
         attempt = Attempt("multiple", final.status, plan.in_units(final.value), final.iterations, n_data=plan.n_fitted)
-        return FitResult(
+        result = FitResult(
             self.problem, final, objective.methods, "multiple", search.solver.name, (attempt,),
             rules=end.rules, placed=end.placed,
         )  # fmt: skip
+        return self._polished(result, end.placed)
+
+    def _polished(self, result: FitResult, placed: Placed) -> FitResult:
+        """Return the end of single shooting from here, where the gaps that are left make a difference.
+
+        They are closed to the accuracy of the integration in units of the states, which is not enough where a small
+        difference of large states matters.  A fit that joined the intervals and then crept is ended so, too.  Where
+        solutions grow too much nothing better is to be had.
+        """
+        joined = result.converged or (result.status in _CREPT and not strays(self.problem, result.solution, placed))
+        if not joined or placed.tied:
+            return result
+        if result.converged and not strays(self.problem, result.solution, placed, _DIFFERS):
+            return result
+        search = self.search
+        start = self.problem.with_start(**{name: result.estimates[name] for name in result.plan.names})
+        single = fit_single(start, search.solver, search.stop, self._callback)
+        if not single.converged or not single.objective <= _WORSE * result.objective:
+            return result
+        nowhere = np.empty(0)
+        rules = () if single.placed is None else single.placed.measurements
+        solution = added(result.solution, single.solution)
+        return dataclasses.replace(
+            result,
+            solution=solution,
+            integrators=single.integrators,
+            attempts=(*result.attempts, *single.attempts),
+            rules=single.rules,
+            placed=dataclasses.replace(placed, states=nowhere, sizes=nowhere, measurements=rules),
+        )
 
     def _record(self, row: TraceRow) -> None:
         """Keep where the fit is, for pictures of the way."""

@@ -27,8 +27,11 @@ _STRAYS = 0.01  # of the objective, by which that of the trajectory from the sta
 _HOPELESS = 1e-6  # of the size of the data
 
 
-def strays(problem: Problem, solution: SolverResult, placed: Placed) -> str:
-    """Say what becomes of the trajectory from the start alone at the end of a fit with nodes; "" if it is the same."""
+def strays(problem: Problem, solution: SolverResult, placed: Placed, share: float = _STRAYS) -> str:
+    """Say what becomes of the trajectory from the start alone at the end of a fit with nodes; "" if it is the same.
+
+    It is the same if the objective differs by no more than its part `share`.
+    """
     if not placed.states.size or isinstance(solution.evaluation, Failed):
         return ""
     stop = StopFlag()
@@ -38,7 +41,7 @@ def strays(problem: Problem, solution: SolverResult, placed: Placed) -> str:
         point = objective.evaluate(solution.x, 0)
     if isinstance(point, Failed):
         return f"it cannot be computed ({point.failure})"
-    tolerance = _STRAYS * abs(solution.value) + (_HOPELESS * objective.plan.data.norm) ** 2
+    tolerance = share * abs(solution.value) + (_HOPELESS * objective.plan.data.norm) ** 2
     if abs(point.value - solution.value) <= tolerance:
         return ""
     in_units = objective.plan.in_units

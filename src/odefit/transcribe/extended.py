@@ -64,17 +64,20 @@ class Placed:
         Theta with the states behind it, at the start, on the way and at the end.
     measurements
         Numbers of the measurements of the extended problem that are rules which hold as equations.
+    tied
+        Number of conditions by which growth ties parameters to each other more exactly than numbers hold.
     """
 
     nodes: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     states: Array = field(default_factory=lambda: np.empty(0))
     sizes: Array = field(default_factory=lambda: np.empty(0))
     measurements: tuple[int, ...] = ()
+    tied: int = 0
     way: tuple[Array, ...] = ()
 
     def point(self, problem: Problem, x: Array, stop: StopFlag | None = None) -> Evaluation:
         """Return the point of `problem` at theta = `x`, with its linearisation, on steps of its own."""
-        objective = extended_objective(problem, self.nodes, stop)
+        objective = extended_objective(problem, self.nodes if self.states.size else NO_NODES, stop)
         whole = np.concatenate([x, self.states])
         logarithmic = np.append(objective.compiled.logarithmic, np.zeros(self.states.size, dtype=bool))
         scaling = Scaling(whole, logarithmic, self.sizes)
@@ -110,7 +113,14 @@ def ended(
         found = active_set(objective, point, sizes, bounds[0][:q], bounds[1][:q])
     final = without_nodes(objective, solution, plan, sizes, found.rows)
     source = np.concatenate([o.source for o in objective.plan.data.of_experiment])
+    exact = 0 if final.linear is None else int(np.isinf(final.linear.heavy.root).sum())
+    tied = max(0, exact - found.rows.size - plan.data.exact.size)
     placed = Placed(
-        objective.intervals.nodes, solution.x[q:].copy(), sizes[q:].copy(), tuple(source[found.rows].tolist()), way
+        objective.intervals.nodes,
+        solution.x[q:].copy(),
+        sizes[q:].copy(),
+        tuple(source[found.rows].tolist()),
+        tied,
+        way,
     )
     return Ended(final, placed, found.rules, found.contradictory)
