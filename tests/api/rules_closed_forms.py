@@ -13,6 +13,7 @@ Y = 0.3 + 1.7 * np.exp(-0.6 * T) + SIGMA * np.random.default_rng(5).standard_nor
 FEED = "A' = s - k*A\nA(0) = A0"
 SHARP = of.Settings(rtol=1e-11, atol=1e-14, tol=1e-10)
 METHODS = ("single", "incremental", "multiple")
+ALL_METHODS = (*METHODS, "collocation")
 
 
 def feed(k, A0, s, t):

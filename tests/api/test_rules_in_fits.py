@@ -8,6 +8,7 @@ import casadi as ca
 import numpy as np
 import pytest
 from rules_closed_forms import (
+    ALL_METHODS,
     FEED,
     METHODS,
     SHARP,
@@ -26,6 +27,7 @@ from scipy.integrate import solve_ivp
 import odefit as of
 
 of_method = pytest.mark.parametrize("method", METHODS)
+of_all = pytest.mark.parametrize("method", ALL_METHODS)
 
 
 def fitted(problem, method):
@@ -34,7 +36,7 @@ def fitted(problem, method):
     return result
 
 
-@of_method
+@of_all
 def test_an_active_inequality_and_its_multiplier(method):
     closed = Closed()
     x, [multiplier] = closed.solve(closed.at(5.0) - 0.5)
@@ -78,7 +80,7 @@ def test_two_equalities_between_times(method):
     assert result.dof == 9
 
 
-@of_method
+@of_all
 def test_a_weakly_active_inequality_does_not_count(method):
     free = Closed().solve()[0]
     end = float(free[2] / free[0] + (free[1] - free[2] / free[0]) * math.exp(-5.0 * free[0]))
@@ -120,7 +122,7 @@ def test_standard_errors_agree_with_a_simulation():
     assert np.std(found, axis=0, ddof=1) == pytest.approx(errors, rel=0.12)
 
 
-@of_method
+@of_all
 def test_a_two_point_boundary_problem(method):
     """y'' = k y with y(0) = 1 and y(1) given; y'(0) is not known: y = cosh(w x) + y'(0) sinh(w x)/w, w^2 = k."""
     x = np.linspace(0.1, 0.9, 9)
@@ -142,7 +144,7 @@ def test_a_two_point_boundary_problem(method):
     assert result.rules[0].multiplier == pytest.approx(multiplier, rel=1e-6)
 
 
-@of_method
+@of_all
 def test_a_periodic_orbit_of_unknown_period(method):
     """Van der Pol's oscillator: the only periodic orbit is the limit cycle, whose period SciPy finds."""
     rhs = lambda mu: lambda t, z: [z[1], mu * (1.0 - z[0] ** 2) * z[1] - z[0]]  # noqa: E731
@@ -187,7 +189,7 @@ def fitted_period(rhs, mu):
     return times[-1] - times[-2]
 
 
-@of_method
+@of_all
 def test_an_equality_is_as_good_as_an_expression(method):
     text = FEED + "\nB' = k*A - k2*B\nB(0) = 0"
     b = 0.4 * (1.0 - np.exp(-T)) + 0.02 * np.random.default_rng(8).standard_normal(T.size)
@@ -442,7 +444,7 @@ def test_rules_that_just_agree_are_not_refused(rules, method):
     assert result.estimates["k"] == pytest.approx(0.4, rel=1e-9)
 
 
-@of_method
+@of_all
 def test_contradictory_rules_at_times_are_named(method):
     result = of.fit(problem_of("A(t=5) >= 0.9", "A(t=5) <= 0.2", settings=of.Settings()), method=method)
     assert result.status == "infeasible"
