@@ -13,13 +13,14 @@ import typer
 
 from odefit.cli.changes import Atol, Fix, Free, From, Integrator, MaxStep, Rtol, Set
 from odefit.solve import SOLVERS
+from odefit.strategy import METHODS
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitOptions:
     """What the user asked for; the fields are the options, in the order in which ``--help`` lists them."""
 
-    method: Annotated[str | None, typer.Option(help="Strategy; the file's own by default.")] = None
+    method: Annotated[str | None, typer.Option(help=f"One of {', '.join(METHODS)}; the file's own by default.")] = None
     solver: Annotated[str | None, typer.Option(help=f"One of {', '.join(SOLVERS)}; the file's own by default.")] = None
     start: Annotated[
         str | None, typer.Option(help='"auto": start values from the data; "given": those of the file.')

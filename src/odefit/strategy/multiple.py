@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from odefit.errors import FitError
+from odefit.integrate import Status
 from odefit.native.stop import StopFlag
 from odefit.problem import Problem
 from odefit.solve import Scaling, Solver, SolverStatus, TraceRow
@@ -162,6 +163,8 @@ def _between(plan: IntervalPlan, begin: StartOfNodes) -> dict[int, list[float]]:
     """Return where nodes are needed: half the way to where an interval could not be integrated any more."""
     times: dict[int, list[float]] = {}
     for k, shot in begin.failed.items():
+        if shot.status == Status.STOPPED:
+            return {}
         o = plan.intervals[k].observation
         length = float(plan.whole.data.of_experiment[plan.intervals[k].whole].times[-1]) - o.t0
         reached = shot.t_end if math.isfinite(shot.t_end) else math.nan
