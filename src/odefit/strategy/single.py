@@ -33,6 +33,7 @@ from odefit.strategy.words_for_rules import added, with_words
 from odefit.transcribe import SingleShooting
 from odefit.transcribe.active_rules import RuleReport
 from odefit.transcribe.extended import Ended, Placed, ended, level_of
+from odefit.transcribe.multiple import MultipleShooting
 from odefit.transcribe.observation import ROUNDING, observations, until
 from odefit.transcribe.plan import Plan
 from odefit.transcribe.ruled import RuledShooting
@@ -162,17 +163,19 @@ class Search:
         kept: npt.NDArray[np.bool_] | None = None,
     ) -> SolverResult:
         """Minimise once, raising weights of heavy rows in steps (None: those of the solver), but of those `kept`."""
-        return solve_weighted(
-            objective, x, *bounds,
-            scaling=scaling,
-            step=self.solver.step,
-            globalisation=self.solver.globalisation,
-            weights=self.solver.weights if weights is None else weights,
-            kept=kept,
-            termination=termination,
-            freeze=self.freeze,
-            callback=self.callback,
-        )  # fmt: skip
+        # of nodes that run away numbers overflow: steps that are no numbers are not taken
+        with np.errstate(all="ignore" if isinstance(objective, MultipleShooting) else None):
+            return solve_weighted(
+                objective, x, *bounds,
+                scaling=scaling,
+                step=self.solver.step,
+                globalisation=self.solver.globalisation,
+                weights=self.solver.weights if weights is None else weights,
+                kept=kept,
+                termination=termination,
+                freeze=self.freeze,
+                callback=self.callback,
+            )  # fmt: skip
 
     def _minimise_with_rules(
         self, objective: RuledShooting, x: Array, bounds: tuple[Array, Array], termination: Termination

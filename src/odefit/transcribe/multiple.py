@@ -234,7 +234,11 @@ class MultipleShooting:
         if order and not np.isfinite(jacobian).all():
             return Failed(x, self._generation, self._words_for_row(jacobian.sum(axis=1), "the derivative of "))
         self.latest = x
-        return self._point(x, residual, blur, jacobian, order, shot)
+        with np.errstate(all="ignore"):
+            point = self._point(x, residual, blur, jacobian, order, shot)
+        if not math.isfinite(point.value) or (order and not np.isfinite(jacobian).all()):
+            return Failed(x, self._generation, "the sum of squares is too large for a number")
+        return point
 
     def _point(self, x: Array, residual: Array, blur: Array, jacobian: Array, order: int, shot: Shot) -> LeastSquares:
         plan, n_data, heavy = self.intervals, self.plan.n_data, self._heavy

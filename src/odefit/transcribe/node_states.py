@@ -165,7 +165,8 @@ def start_of_nodes(objective: MultipleShooting, theta: Array, kind: str, last_so
     last_source
         Measurements of the problem from this one on are rules, no data.
     """
-    return _Walk(objective, theta, kind, last_source).run()
+    with np.errstate(all="ignore"):  # what is too large for a number leads nowhere, and is noticed there
+        return _Walk(objective, theta, kind, last_source).run()
 
 
 class _Walk:
