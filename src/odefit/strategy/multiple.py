@@ -52,7 +52,8 @@ def fit_multiple(
     callback: Callable[[TraceRow], None] | None = None,
 ) -> FitResult:
     """Minimise once by multiple shooting, from the start values."""
-    return _Multiple(problem, solver, stop, callback).run()
+    with np.errstate(all="ignore"):  # of states that run away numbers overflow, which evaluations notice
+        return _Multiple(problem, solver, stop, callback).run()
 
 
 class _Multiple:

@@ -143,7 +143,8 @@ class Search:
         termination = termination_of(objective.plan, self.problem.settings, tol)
 
         if isinstance(objective, RuledShooting):
-            return self._minimise_with_rules(objective, x, (lower, upper), termination)
+            with np.errstate(all="ignore"):
+                return self._minimise_with_rules(objective, x, (lower, upper), termination)
 
         def minimise(x: Array) -> SolverResult:
             return self.solve(objective, x, (lower, upper), self.scaling(objective, x), termination)
